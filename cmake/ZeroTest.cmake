@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+# How tests are found and registered. A test file says what it needs in comments near its top:
+#   // labels: multi_rank fault     further ctest labels (the folder's name is one already)
+#   // timeout: 120                 seconds, where the default is too short
+#   // links: some_target           further targets; the file is left out where one does not exist
+# Python files use # in place of //.
+
+set(ZERO_TEST_ONLY "" CACHE STRING "Build only test files with this label (empty: all)")
+set(ZERO_TEST_WITHOUT "" CACHE STRING "Leave out test files with this label (empty: none)")
+set(ZERO_TEST_MATCH "" CACHE STRING "Build only test files whose path matches this regular expression")
+set(ZERO_TEST_TIMEOUT_FACTOR 1 CACHE STRING "Multiplies every timeout (sanitizers are slow)")
+option(ZERO_TEST_SOURCE_CHECKS
+  "Also check layers, headers, compile-time messages and packaging (once is enough)" ON)
+
+find_program(ZERO_PYTHON NAMES python3 REQUIRED)
+
+# result: the words after "<tag>:" in the file's comments, as a list.
+function(zero_read_tag file tag result)
+  file(STRINGS "${file}" line LIMIT_COUNT 1 REGEX "^(//|#) ${tag}:")
+  string(REGEX REPLACE "^(//|#) ${tag}: *" "" words "${line}")
+  separate_arguments(words UNIX_COMMAND "${words}")
+  set(${result} "${words}" PARENT_SCOPE)
+endfunction()
+
+# Sets result to whether a test with these labels belongs to this build.
+function(zero_is_selected file labels result)
+  set(selected TRUE)
+  if(ZERO_TEST_ONLY AND NOT ZERO_TEST_ONLY IN_LIST labels)
+    set(selected FALSE)
+  endif()
+  if(ZERO_TEST_WITHOUT AND ZERO_TEST_WITHOUT IN_LIST labels)
+    set(selected FALSE)
+  endif()
+  if(ZERO_TEST_MATCH AND NOT file MATCHES "${ZERO_TEST_MATCH}")
+    set(selected FALSE)
+  endif()
+  set(${result} ${selected} PARENT_SCOPE)
+endfunction()
+
+# Labels, timeout and environment of a ctest entry; every test gets them here.
+function(zero_set_test_properties name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "LABELS")
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 60)
+  endif()
+  math(EXPR timeout "${arg_TIMEOUT} * ${ZERO_TEST_TIMEOUT_FACTOR}")
+  set(processors 1)
+  if("multi_rank" IN_LIST arg_LABELS)
+    set(processors 2)
+  endif()
+  set_tests_properties("${name}" PROPERTIES
+    LABELS "${arg_LABELS}"
+    TIMEOUT ${timeout}
+    PROCESSORS ${processors}
+    ENVIRONMENT "ZERO_BIN_DIR=${CMAKE_RUNTIME_OUTPUT_DIRECTORY};UBSAN_OPTIONS=print_stacktrace=1")
+endfunction()
+
+# tests/unit/kernels/update_test.cpp becomes unit.kernels.update
+function(zero_test_name source result)
+  string(REGEX REPLACE "(_test)?\\.[a-z]+$" "" name "${source}")
+  string(REPLACE "/" "." name "${name}")
+  set(${result} "${name}" PARENT_SCOPE)
+endfunction()
+
+# Every *_test.cpp below folder: one program per folder that holds some, one ctest entry per file.
+function(zero_add_catch_tests folder)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}"
+    "${folder}/*_test.cpp")
+  foreach(source IN LISTS sources)
+    zero_read_tag("${source}" labels labels)
+    zero_read_tag("${source}" timeout timeout)
+    zero_read_tag("${source}" links links)
+    list(PREPEND labels "${folder}")
+    zero_is_selected("${source}" "${labels}" selected)
+    foreach(target IN LISTS links)
+      if(NOT TARGET "${target}")
+        message(STATUS "zero: ${source} is left out, it needs ${target}")
+        set(selected FALSE)
+      endif()
+    endforeach()
+    if(NOT selected)
+      continue()
+    endif()
+
+    cmake_path(GET source PARENT_PATH program)
+    cmake_path(GET source STEM stem)
+    string(REPLACE "/" "_" program "test_${program}")
+    if(NOT TARGET "${program}")
+      add_executable("${program}")
+      target_link_libraries("${program}" PRIVATE zero_catch_main zero_test_support)
+    endif()
+    target_sources("${program}" PRIVATE "${source}")
+    target_link_libraries("${program}" PRIVATE ${links})
+
+    zero_test_name("${source}" name)
+    add_test(NAME "${name}" COMMAND "${program}" --filenames-as-tags "[#${stem}]" -w NoTests)
+    zero_set_test_properties("${name}" LABELS ${labels} TIMEOUT "${timeout}")
+  endforeach()
+endfunction()
+
+# Every *_test.py below folder, run with the folder of the built programs as its argument.
+function(zero_add_python_tests folder)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}"
+    "${folder}/*_test.py")
+  foreach(source IN LISTS sources)
+    zero_read_tag("${source}" labels labels)
+    zero_read_tag("${source}" timeout timeout)
+    list(PREPEND labels "${folder}")
+    zero_is_selected("${source}" "${labels}" selected)
+    if(selected)
+      zero_test_name("${source}" name)
+      add_test(NAME "${name}" COMMAND "${ZERO_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/${source}"
+        "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+      zero_set_test_properties("${name}" LABELS ${labels} TIMEOUT "${timeout}")
+    endif()
+  endforeach()
+endfunction()

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The only home of macros; all of them start with ZERO_.
+
+// The body of an element-wise operation is the same text on the host and on a GPU.
+#if defined(__CUDACC__)
+#define ZERO_HOST_DEVICE __host__ __device__
+#else
+#define ZERO_HOST_DEVICE
+#endif
+
+// 1 where the AVX2 and AVX-512 kernels can be compiled (they are chosen at run time, so no
+// instruction-set flag is needed); 0 where only the scalar kernels exist.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDA_ARCH__)
+#define ZERO_HAS_X86_KERNELS 1
+#else
+#define ZERO_HAS_X86_KERNELS 0
+#endif

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Builds and runs the tests: A g++, B address and undefined-behaviour sanitizers, C thread sanitizer
+# (tests with several ranks). --full adds full counts, the slow tests to B, and D, a debug build.
+# Other options are ctest's. The last line is the sum over the parts.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source-path=SCRIPTDIR source=lib/progress.sh
+source scripts/lib/progress.sh
+# shellcheck source-path=SCRIPTDIR source=lib/packages.sh
+source scripts/lib/packages.sh
+# shellcheck source-path=SCRIPTDIR source=lib/build.sh
+source scripts/lib/build.sh
+
+full=0
+ctest_options=()
+for option in "$@"; do
+  if [[ $option == --full ]]; then full=1; else ctest_options+=("$option"); fi
+done
+
+passed=0
+failed=0
+summary=()
+
+# run_part LETTER PRESET OPTION...: builds the preset, runs its tests, adds to the sums. A part that
+# does not build counts as one failure and does not stop the others.
+run_part() {
+  local letter=$1 preset=$2 begin=$SECONDS built counts part_failed part_total
+  shift 2
+  echo "== $letter: $preset"
+  if ! build_preset "$preset" all "$@"; then
+    failed=$((failed + 1))
+    summary+=("$letter $preset: does not build ($((SECONDS - begin)) s)")
+    return
+  fi
+  built=$((SECONDS - begin))
+
+  local log="build/$preset/ctest.log"
+  ctest --test-dir "build/$preset" --parallel "$(nproc)" --output-on-failure --no-tests=ignore \
+    "${ctest_options[@]}" 2>&1 | tee "$log" || true
+  counts=$(sed -nE 's/.*tests passed, ([0-9]+) tests? failed out of ([0-9]+).*/\1 \2/p' "$log")
+  read -r part_failed part_total <<<"${counts:-0 0}"
+  failed=$((failed + part_failed))
+  passed=$((passed + part_total - part_failed))
+  summary+=("$letter $preset: build $built s, tests $((SECONDS - begin - built)) s, $((part_total - part_failed)) passed, $part_failed failed")
+}
+
+need_packages demo tests
+if ((full)); then
+  export ZERO_FULL=1
+  sanitized=(-DZERO_TEST_WITHOUT=)
+else
+  sanitized=(-DZERO_TEST_WITHOUT=slow)
+fi
+run_part A release -DZERO_BUILD_TESTS=ON -DZERO_BUILD_BENCH=ON
+run_part B asan "${sanitized[@]}"
+run_part C tsan "${sanitized[@]}"
+if ((full)); then
+  run_part D debug
+fi
+
+printf '%s\n' "== seconds per part" "${summary[@]}" "total: $SECONDS s"
+echo "$passed passed, $failed failed"
+((failed == 0 && passed > 0))

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+# Checks that read or compile sources instead of running a built test program.
+
+find_program(ZERO_CLANGXX NAMES clang++)
+set(include_dir "${PROJECT_SOURCE_DIR}/include")
+
+# Layers, first lines, file sizes.
+add_test(NAME source.layering
+  COMMAND "${ZERO_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/layering.py" "${PROJECT_SOURCE_DIR}")
+zero_set_test_properties(source.layering LABELS static)
+add_test(NAME source.layering_detects
+  COMMAND "${ZERO_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/layering.py" --self-test)
+zero_set_test_properties(source.layering_detects LABELS static)
+
+# Each header alone, and all of them together in two translation units.
+get_target_property(header_files zero HEADER_SET)
+set(header_names)
+foreach(header IN LISTS header_files)
+  cmake_path(RELATIVE_PATH header BASE_DIRECTORY "${include_dir}")
+  list(APPEND header_names "${header}")
+  string(REPLACE "/" "." name "headers.${header}")
+  add_test(NAME "${name}"
+    COMMAND "${ZERO_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/headers/alone.py"
+      "${CMAKE_CXX_COMPILER}" "${include_dir}" "${header}")
+  zero_set_test_properties("${name}" LABELS static)
+endforeach()
+add_test(NAME headers.together
+  COMMAND "${ZERO_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/headers/together.py"
+    "${CMAKE_CXX_COMPILER}" "${include_dir}" "${CMAKE_CURRENT_BINARY_DIR}/headers" ${header_names})
+zero_set_test_properties(headers.together LABELS static TIMEOUT 120)
+
+# Programs that must not compile, and the message they must be refused with.
+file(GLOB misuses CONFIGURE_DEPENDS compile_fail/*.cpp)
+set(misuse_compilers "${CMAKE_CXX_COMPILER}")
+if(ZERO_CLANGXX AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  list(APPEND misuse_compilers "${ZERO_CLANGXX}")
+elseif(NOT ZERO_CLANGXX)
+  message(STATUS "zero: no clang++, its compile-time messages are not checked")
+endif()
+foreach(compiler IN LISTS misuse_compilers)
+  cmake_path(GET compiler FILENAME compiler_name)
+  foreach(misuse IN LISTS misuses)
+    cmake_path(GET misuse STEM stem)
+    set(name "compile_fail.${stem}.${compiler_name}")
+    add_test(NAME "${name}"
+      COMMAND "${ZERO_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/compile_fail/check.py"
+        "${compiler}" "${include_dir}" "${misuse}")
+    zero_set_test_properties("${name}" LABELS compile_fail)
+  endforeach()
+endforeach()
+
+# Users' projects: the installed package, a missing component, and a subdirectory.
+if(ZERO_INSTALL)
+  foreach(way IN ITEMS find_package missing_component add_subdirectory)
+    add_test(NAME consume.${way}
+      COMMAND "${CMAKE_COMMAND}"
+        -D way=${way}
+        -D "source=${PROJECT_SOURCE_DIR}" -D "build=${PROJECT_BINARY_DIR}"
+        -D "scratch=${CMAKE_CURRENT_BINARY_DIR}/consume/a path with a space/${way}"
+        -D "generator=${CMAKE_GENERATOR}" -D "compiler=${CMAKE_CXX_COMPILER}"
+        -P "${CMAKE_CURRENT_SOURCE_DIR}/consume/run.cmake")
+    zero_set_test_properties(consume.${way} LABELS integration TIMEOUT 120)
+  endforeach()
+endif()
