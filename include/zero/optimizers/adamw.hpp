@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include <zero/optimizers/adam_moments.hpp>
+
+namespace zero {
+
+/// Adam with decoupled weight decay (Loshchilov and Hutter).
+///
+/// p -= step_size * direction + lr * weight_decay * p, subtracted in one rounding: p * (1 - lr *
+/// weight_decay) would round the factor, and lose a decay below 2^-24 altogether.
+struct adamw {
+  static constexpr std::string_view name = "adamw";
+  static constexpr std::size_t moments_per_element = 2;
+  static constexpr std::size_t scalar_count = detail::adam_scalars::count;
+
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+
+  /// Throws: usage_error for step 0, betas outside [0, 1), eps that is 0 in fp32.
+  std::array<double, scalar_count> prepare(std::uint64_t step,
+                                           const update_arguments& arguments) const {
+    return detail::prepare_adam(beta1, beta2, eps, step, arguments,
+                                arguments.lr * arguments.weight_decay);
+  }
+
+  template <class Ops, class V>
+  [[gnu::always_inline]] static constexpr void update(V& parameter, std::array<V, 2>& moments,
+                                                   const V& gradient,
+                                                   const std::array<V, scalar_count>& scalars) {
+    using index = detail::adam_scalars;
+    const V direction = detail::adam_direction<Ops>(moments, gradient, scalars);
+    const V decayed = Ops::mul(scalars[index::decay], parameter);
+    parameter = Ops::sub(parameter, Ops::fma(scalars[index::step_size], direction, decayed));
+  }
+};
+
+}  // namespace zero
