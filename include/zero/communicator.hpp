@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -17,6 +18,15 @@ enum class summation {
   /// Any order (NCCL).
   unspecified,
 };
+
+/// The operations that move elements, for counters, logs and messages.
+enum class collective : std::uint8_t { reduce_scatter, all_gather, all_reduce, broadcast };
+
+/// "reduce_scatter", "all_gather", ...
+constexpr std::string_view name_of(collective operation) noexcept {
+  constexpr std::string_view names[] = {"reduce_scatter", "all_gather", "all_reduce", "broadcast"};
+  return names[static_cast<std::size_t>(operation)];
+}
 
 /// Arguments of a reduce-scatter.
 struct reduce_options {
