@@ -3,6 +3,7 @@
 #   // labels: multi_rank fault     further ctest labels (the folder's name is one already)
 #   // timeout: 120                 seconds, where the default is too short
 #   // links: some_target           further targets; the file is left out where one does not exist
+#   // programs: train_gpt           left out where the programs are not built
 # Python files use # in place of //.
 
 set(ZERO_TEST_ONLY "" CACHE STRING "Build only test files with this label (empty: all)")
@@ -22,20 +23,31 @@ function(zero_read_tag file tag result)
   set(${result} "${words}" PARENT_SCOPE)
 endfunction()
 
-# Sets result to whether a test with these labels belongs to this build.
-function(zero_is_selected file labels result)
+# Reads a test file's comments into labels, timeout, links and selected: whether it belongs to this
+# build.
+macro(zero_read_test_file folder file)
+  foreach(tag IN ITEMS labels timeout links programs)
+    zero_read_tag("${file}" ${tag} ${tag})
+  endforeach()
+  list(PREPEND labels "${folder}")
+
   set(selected TRUE)
   if(ZERO_TEST_ONLY AND NOT ZERO_TEST_ONLY IN_LIST labels)
     set(selected FALSE)
-  endif()
-  if(ZERO_TEST_WITHOUT AND ZERO_TEST_WITHOUT IN_LIST labels)
+  elseif(ZERO_TEST_WITHOUT AND ZERO_TEST_WITHOUT IN_LIST labels)
+    set(selected FALSE)
+  elseif(ZERO_TEST_MATCH AND NOT "${file}" MATCHES "${ZERO_TEST_MATCH}")
+    set(selected FALSE)
+  elseif(programs AND NOT ZERO_BUILD_PROGRAMS)
     set(selected FALSE)
   endif()
-  if(ZERO_TEST_MATCH AND NOT file MATCHES "${ZERO_TEST_MATCH}")
-    set(selected FALSE)
-  endif()
-  set(${result} ${selected} PARENT_SCOPE)
-endfunction()
+  foreach(target IN LISTS links programs)
+    if(selected AND NOT TARGET "${target}")
+      message(STATUS "zero: ${file} is left out, it needs ${target}")
+      set(selected FALSE)
+    endif()
+  endforeach()
+endmacro()
 
 # Labels, timeout and environment of a ctest entry; every test gets them here.
 function(zero_set_test_properties name)
@@ -67,17 +79,7 @@ function(zero_add_catch_tests folder)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}"
     "${folder}/*_test.cpp")
   foreach(source IN LISTS sources)
-    zero_read_tag("${source}" labels labels)
-    zero_read_tag("${source}" timeout timeout)
-    zero_read_tag("${source}" links links)
-    list(PREPEND labels "${folder}")
-    zero_is_selected("${source}" "${labels}" selected)
-    foreach(target IN LISTS links)
-      if(NOT TARGET "${target}")
-        message(STATUS "zero: ${source} is left out, it needs ${target}")
-        set(selected FALSE)
-      endif()
-    endforeach()
+    zero_read_test_file("${folder}" "${source}")
     if(NOT selected)
       continue()
     endif()
@@ -98,15 +100,12 @@ function(zero_add_catch_tests folder)
   endforeach()
 endfunction()
 
-# Every *_test.py below folder, run with the folder of the built programs as its argument.
+# Every Python file below folder, run with the folder of the built programs as its argument.
 function(zero_add_python_tests folder)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}"
-    "${folder}/*_test.py")
+    "${folder}/*.py")
   foreach(source IN LISTS sources)
-    zero_read_tag("${source}" labels labels)
-    zero_read_tag("${source}" timeout timeout)
-    list(PREPEND labels "${folder}")
-    zero_is_selected("${source}" "${labels}" selected)
+    zero_read_test_file("${folder}" "${source}")
     if(selected)
       zero_test_name("${source}" name)
       add_test(NAME "${name}" COMMAND "${ZERO_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/${source}"

@@ -13,13 +13,14 @@ SPDX = "// SPDX-License-Identifier: Apache-2.0"
 TOP_LEVEL = {
     "L0": ("config", "version", "fwd", "error"),
     "L1": ("stage", "precision", "communicator", "optimizer", "range"),
-    "L2": ("layout", "partition", "plan", "estimate", "ledger", "memory", "model_state"),
+    "L2": ("layout", "partition", "plan", "estimate", "ledger", "memory", "model_state",
+           "fingerprint", "engine_options"),
     "L4": ("engine", "scopes"),
     "L5": ("zero",),
     "L6": ("checkpoint",),
 }
-FOLDERS = {"numeric": "L0", "kernels": "kernels", "backends": "backends", "rendezvous": "rendezvous",
-           "adapters": "L6", "detail": "detail"}
+FOLDERS = {"numeric": "L0", "optimizers": "L1", "kernels": "kernels", "backends": "backends",
+           "rendezvous": "rendezvous", "adapters": "L6", "detail": "detail"}
 BELOW = {
     "L0": {"L0"},
     "L1": {"L0", "L1"},
@@ -104,7 +105,7 @@ def may_include_foreign(header, name):
     if layer == "backends":
         return stem_of(header) not in DECORATORS | {"threads", "self"}
     if layer == "kernels":
-        return name == "immintrin.h" or header.startswith("zero/kernels/cuda/")
+        return name in ("immintrin.h", "cpuid.h") or header.startswith("zero/kernels/cuda/")
     return layer in ("rendezvous", "L6") and header != "zero/adapters/any_communicator.hpp"
 
 
