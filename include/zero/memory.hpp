@@ -31,9 +31,9 @@ class host_memory final : public memory_resource {
     return ::operator new(static_cast<std::size_t>(bytes),
                           std::align_val_t{static_cast<std::size_t>(alignment)});
   }
-  void deallocate(void* pointer, std::uint64_t bytes, std::uint64_t alignment) noexcept override {
-    ::operator delete(pointer, static_cast<std::size_t>(bytes),
-                      std::align_val_t{static_cast<std::size_t>(alignment)});
+  void deallocate(void* pointer, std::uint64_t /*bytes*/,
+                  std::uint64_t alignment) noexcept override {
+    ::operator delete(pointer, std::align_val_t{static_cast<std::size_t>(alignment)});
   }
 };
 

@@ -73,8 +73,9 @@ struct avx512_ops {
   }
   [[gnu::target("avx512f,avx2,fma,f16c")]] static inline void store(
       float16* target, const avx512_lanes& a) noexcept {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(target),
-                        _mm512_cvtps_ph(a.value, _MM_FROUND_TO_NEAREST_INT));
+    // The unmasked form is a macro at -O0 and converts -1 to a mask there, with a warning.
+    const __m256i halves = _mm512_maskz_cvtps_ph(0xFFFF, a.value, _MM_FROUND_TO_NEAREST_INT);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(target), halves);
   }
 
   /// join_float in every lane.

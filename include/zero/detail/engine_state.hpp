@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <zero/communicator.hpp>
+#include <zero/detail/traffic.hpp>
+#include <zero/detail/traversal.hpp>
+#include <zero/detail/unit_store.hpp>
+#include <zero/engine_options.hpp>
+#include <zero/layout.hpp>
+#include <zero/ledger.hpp>
+#include <zero/plan.hpp>
+
+namespace zero::detail {
+
+/// What is going on with a unit in the current pass.
+template <class Work>
+struct unit_progress {
+  std::array<Work, 2> gathers;    ///< trainable and frozen parameters on their way
+  Work reduction;                 ///< gradients on their way
+  bool is_gathered = false;       ///< readable, or on its way
+  bool window_is_open = false;    ///< the user may write gradients
+  bool is_reduced = false;        ///< in this micro-batch
+  std::uint32_t ready = 0;        ///< trainable tensors reported by gradient_ready
+  std::uint32_t trainable_tensors = 0;
+};
+
+struct tensor_progress {
+  bool is_written = false;  ///< its gradient was accessed in this window
+  bool is_ready = false;
+  bool has_values = false;  ///< initialised, imported or loaded
+};
+
+/// Everything that the parts of an engine share. One object per engine and rank.
+template <Stage S, Precision P, class C, Optimizer O>
+struct engine_state {
+  using stage = S;
+  using precision = P;
+  using communicator = C;
+  using optimizer_type = O;
+  using space = typename C::memory_space;
+  using queue = typename C::queue;
+  using work = typename C::work;
+  using parameter_type = typename P::parameter_type;
+  using gradient_type = typename P::gradient_type;
+  using accumulation_type = typename P::accumulation_type;
+  using store = unit_store<P, O::moments_per_element>;
+
+  engine_state(C& comm, const model_layout& model, const O& how, const engine_options& settings)
+      : layout(model),
+        optimizer(how),
+        options(settings),
+        plan(make_plan(layout, request(comm, settings))),
+        wire(comm, books.initialization),
+        walk(layout),
+        units(layout.unit_count()),
+        tensors(layout.tensor_count()),
+        scale(settings.loss_scale) {
+    for (std::uint32_t t = 0; t < layout.tensor_count(); ++t) {
+      const tensor_info info = layout.info(tensor_id{t});
+      if (info.trainable && !layout.is_tied(tensor_id{t})) {
+        ++units[info.unit.value].trainable_tensors;
+      }
+      tensors[t].has_values = info.elements == 0;
+    }
+  }
+
+  static plan_request request(const C& comm, const engine_options& options) {
+    return {flags_of<S>(), bytes_of<P, O>(), comm.size(), comm.rank(), options.accumulation};
+  }
+
+  int ranks() const noexcept { return plan.request.ranks; }
+  int rank() const noexcept { return plan.request.rank; }
+  bool reduces_every() const noexcept {
+    return plan.request.mode == accumulation::reduce_every;
+  }
+  store& at(unit_id unit) noexcept { return stores[unit.value]; }
+  unit_progress<work>& progress(unit_id unit) noexcept { return units[unit.value]; }
+  std::string name(unit_id unit) const { return std::string(layout.unit_name(unit)); }
+  std::string name(tensor_id tensor) const { return std::string(layout.info(tensor).name); }
+  bool has_trainable(unit_id unit) const noexcept {
+    return stores[unit.value].trainable.padded_elements() != 0;
+  }
+
+  model_layout layout;
+  O optimizer;
+  engine_options options;
+  zero::plan plan;
+  zero::ledger books;
+  traffic<C> wire;
+  traversal walk;
+  std::vector<unit_progress<work>> units;
+  std::vector<tensor_progress> tensors;
+  loss_scale scale;
+  zero::arena memory;
+  std::vector<store> stores;
+  std::uint64_t micro_batch = 0;   ///< of the pass that is open, or of the next one
+  std::uint64_t micro_batches = 1; ///< of the current step
+  std::uint64_t steps = 0;         ///< taken
+  std::uint64_t skipped_steps = 0;
+};
+
+/// Two places at the ends of a shared region; a unit with a slot of its own needs none.
+class shared_region {
+ public:
+  std::optional<unit_id> occupant(const unit_plan& unit) const noexcept {
+    return occupants_[unit.slot_parity];
+  }
+  void occupy(const unit_plan& plan, unit_id unit) noexcept {
+    occupants_[plan.slot_parity] = unit;
+  }
+  void vacate(const unit_plan& plan) noexcept { occupants_[plan.slot_parity].reset(); }
+
+ private:
+  std::array<std::optional<unit_id>, 2> occupants_;
+};
+
+}  // namespace zero::detail

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <zero/communicator.hpp>
+#include <zero/detail/traffic.hpp>
+#include <zero/error.hpp>
+#include <zero/fingerprint.hpp>
+#include <zero/layout.hpp>
+
+namespace zero::detail {
+
+/// Compares the ranks' fingerprints before any payload moves. All messages have a fixed size, so
+/// ranks that disagree about everything else can still have this conversation.
+template <HasTopology C>
+class fingerprint_exchange {
+ public:
+  using queue = typename C::queue;
+  using space = typename C::memory_space;
+
+  fingerprint_exchange(traffic<C>& wire, const model_layout& layout, queue q)
+      : wire_(wire), layout_(layout), queue_(q) {}
+
+  /// Throws: mismatch_error on every rank, naming the field, the two ranks, and where it is a
+  /// matter of tensors, the first one that differs.
+  void compare(const fingerprint& mine) {
+    constexpr std::size_t words = fingerprint::word_count;
+    const std::vector<std::uint64_t> all = gather(mine.words);
+    const std::size_t ranks = all.size() / words;
+    for (std::size_t word = 0; word < words; ++word) {
+      for (std::size_t rank = 1; rank < ranks; ++rank) {
+        if (all[rank * words + word] == all[word]) continue;
+        std::string text = "the ranks were built from different descriptions: rank " +
+                           std::to_string(rank) + " differs from rank 0 in " +
+                           std::string(fingerprint::word_names[word]);
+        if (word < tensor_words) text += first_different_tensor();
+        throw mismatch_error(text, {std::string(C::backend_name()), wire_.communicator().rank(),
+                                    static_cast<int>(rank), "fingerprint", 0, 0});
+      }
+    }
+  }
+
+ private:
+  /// The words that speak of tensors: names, shapes, types, groups.
+  static constexpr std::size_t tensor_words = 4;
+
+  std::vector<std::uint64_t> gather(std::span<const std::uint64_t> mine) {
+    std::vector<std::uint64_t> own(mine.begin(), mine.end());
+    std::vector<std::uint64_t> all(own.size() *
+                                   static_cast<std::size_t>(wire_.communicator().size()));
+    wire_
+        .all_gather(range<const std::uint64_t, shard, space>(own.data(), own.size()),
+                    range<std::uint64_t, full, space>(all.data(), all.size()), queue_)
+        .wait(queue_);
+    return all;
+  }
+
+  bool is_same_everywhere(std::uint64_t word) {
+    const std::vector<std::uint64_t> all = gather(std::span(&word, 1));
+    return std::all_of(all.begin(), all.end(),
+                       [&](std::uint64_t other) { return other == all.front(); });
+  }
+
+  /// Bisects over prefixes; every rank sees the same answers and takes the same path.
+  std::string first_different_tensor() {
+    const std::uint64_t own_count = layout_.tensor_count();
+    const std::vector<std::uint64_t> counts = gather(std::span(&own_count, 1));
+    std::uint64_t equal = 0;
+    std::uint64_t different = *std::max_element(counts.begin(), counts.end());
+    if (is_same_everywhere(tensor_prefix_hash(layout_, different))) return "";
+    while (different - equal > 1) {
+      const std::uint64_t middle = equal + (different - equal) / 2;
+      (is_same_everywhere(tensor_prefix_hash(layout_, middle)) ? equal : different) = middle;
+    }
+    const std::uint64_t first = different - 1;
+    std::string text = "; the first tensor that differs is number " + std::to_string(first);
+    if (first >= layout_.tensor_count()) return text + ", which this rank does not have";
+    const tensor_info info = layout_.info(tensor_id{static_cast<std::uint32_t>(first)});
+    text += ", here \"" + std::string(info.name) + "\" of shape [";
+    for (std::size_t d = 0; d < info.shape.size(); ++d) {
+      text += (d == 0 ? "" : ", ") + std::to_string(info.shape[d]);
+    }
+    return text + "]";
+  }
+
+  traffic<C>& wire_;
+  const model_layout& layout_;
+  queue queue_;
+};
+
+}  // namespace zero::detail

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+
+#include <zero/detail/engine_check.hpp>
+#include <zero/detail/engine_core.hpp>
+#include <zero/engine_options.hpp>
+#include <zero/fwd.hpp>
+#include <zero/layout.hpp>
+#include <zero/ledger.hpp>
+#include <zero/plan.hpp>
+#include <zero/scopes.hpp>
+
+namespace zero {
+
+/// Tag for import_tensor: the values of one rank count, the others' spans are not read.
+struct from_rank {
+  int rank = 0;
+};
+/// Tag for import_tensor: every rank passes the same values, which is checked.
+struct same_on_all_ranks_t {};
+inline constexpr same_on_all_ranks_t same_on_all_ranks{};
+
+/// Names a state for `for_each_owned`.
+enum class owned_state : std::uint8_t { parameters, masters, gradients, first_moment, second_moment };
+
+/// Trains a model under one ZeRO stage.
+///
+/// S says which model states are partitioned, P how they are stored, C how ranks talk, O how an
+/// element is updated; what a stage does not need is not compiled. The engine borrows the
+/// communicator, which serves one engine at a time, and copies the layout. All memory is taken at
+/// construction: passes and steps allocate nothing.
+/// Calls on one engine come one at a time; the calling thread may change. Collective means: every
+/// rank of the communicator makes the call, in the same order.
+/// Errors: usage_error for misuse; communicator_error and its kinds, after which the engine is
+/// poisoned and every call throws the first error again.
+template <class S, class P, class C, class O>
+class engine {
+  static_assert(detail::check_engine_arguments<S, P, C, O>());
+};
+
+template <Stage S, Precision P, HasTopology C, Optimizer O>
+  requires(detail::CanCarry<C, typename P::gradient_type> &&
+           CanAllGather<C, typename P::parameter_type> && detail::CanCarryMaster<C, P> &&
+           CanAllGather<C, std::uint64_t> && CanAllReduce<C> && CanBroadcast<C, float> &&
+           CanBroadcast<C, typename P::parameter_type>)
+class engine<S, P, C, O> {
+  using core_type = detail::engine_core<S, P, C, O>;
+
+ public:
+  using stage = S;
+  using precision = P;
+  using communicator = C;
+  using optimizer_type = O;
+  using space = typename C::memory_space;
+  using queue = typename C::queue;
+  using parameter_type = typename P::parameter_type;
+  using gradient_type = typename P::gradient_type;
+  using pass = training_pass<core_type>;
+  using evaluation = evaluation_pass<core_type>;
+
+  /// Compares the ranks' descriptions, then takes all memory. Collective.
+  /// Moves: eight words per rank, on the fingerprint line.
+  /// Throws: mismatch_error on every rank when layouts, options or types differ; usage_error when
+  /// the communicator serves another engine.
+  engine(C& ranks, const model_layout& layout, const O& optimizer,
+         const engine_options& options = {})
+      : core_(ranks, layout, optimizer, options) {}
+
+  /// Bytes of the arena of one rank. Units: bytes. No collective, no engine needed.
+  static std::uint64_t required_bytes(const model_layout& layout, int ranks, int rank = 0,
+                                      accumulation mode = accumulation::none) {
+    return make_plan(layout, {flags_of<S>(), bytes_of<P, O>(), ranks, rank, mode}).arena_bytes;
+  }
+
+  // --- values ---------------------------------------------------------------------------------
+
+  /// Sets all tensors: `values(tensor_info, first, std::span<float>)` fills a run of a tensor that
+  /// begins at element `first`. Each rank is asked for its own shards only, so values should
+  /// depend on `tensor_info::key` and the index alone to be the same for every N.
+  /// Collective. Moves: the parameters (and at stage 0 the masters), where they are replicated.
+  template <class Function>
+  void initialize(Function&& values, queue q = {}) {
+    begin_values("initialize");
+    core_.guarded([&] { core_.tensors.initialize(values, q); });
+  }
+
+  /// Sets one tensor from rank `source.rank`'s values. Collective. Moves: the tensor, in fp32.
+  void import_tensor(tensor_id tensor, std::span<const float> values, from_rank source,
+                     queue q = {}) {
+    begin_values("import_tensor");
+    core_.guarded([&] { core_.tensors.import_from(tensor, values, source.rank, q); });
+  }
+  /// Sets one tensor from values that all ranks have. Collective. Moves: a hash.
+  /// Throws: mismatch_error on every rank when the values differ.
+  void import_tensor(tensor_id tensor, std::span<const float> values, same_on_all_ranks_t,
+                     queue q = {}) {
+    begin_values("import_tensor");
+    core_.guarded([&] { core_.tensors.import_same(tensor, values, q); });
+  }
+
+  /// Writes the tensor's fp32 values (the masters where the precision has them) on every rank.
+  /// Collective. Moves: the tensor's elements where they are partitioned.
+  void export_tensor(tensor_id tensor, std::span<float> values, queue q = {}) {
+    begin_values("export_tensor");
+    core_.guarded([&] { core_.tensors.export_values(tensor, values, q); });
+  }
+  /// Writes the tensor's parameters as they are stored. Collective.
+  void export_parameters(tensor_id tensor, std::span<parameter_type> values, queue q = {}) {
+    begin_values("export_parameters");
+    core_.guarded([&] { core_.tensors.export_parameters(tensor, values, q); });
+  }
+
+  /// Calls `function(tensor_info, first, std::span<const float>)` for the runs of trainable
+  /// tensors whose state this rank owns, in pieces. For debugging. Local.
+  template <class Function>
+  void for_each_owned(owned_state which, Function&& function) {
+    core_.require_idle("for_each_owned");
+    core_.parameters.wait_all({});
+    visit_owned(which, function);
+  }
+
+  // --- passes ---------------------------------------------------------------------------------
+
+  /// Begins a micro-batch. Collective. Throws: usage_error before the tensors have values, out of
+  /// turn, or with several micro-batches and no accumulation mode.
+  [[nodiscard]] pass train(micro_batch_position position = {}) {
+    core_.begin_training(position);
+    return pass(core_);
+  }
+
+  /// Begins a pass without gradients. Collective. Moves: Psi at stage 3, on the evaluation line.
+  [[nodiscard]] evaluation evaluate() {
+    core_.begin_evaluation();
+    return evaluation(core_);
+  }
+
+  /// Updates the parameters with the gradients of the finished micro-batches. Collective.
+  /// Moves: a few doubles, and at stages 1 and 2 the updated parameters.
+  /// Throws: usage_error when micro-batches are missing or a pass is open; mismatch_error on every
+  /// rank, before any state changes, when the arguments differ.
+  step_ticket step(const step_arguments& arguments = {}, queue q = {}) {
+    return step_ticket(core_.step(arguments, q));
+  }
+
+  // --- what there is --------------------------------------------------------------------------
+
+  /// All parameters of this rank in layout order, padding included; offsets by `layout().offset`
+  /// inside each unit. Waits for gathers in flight. Addresses are fixed for the engine's life.
+  /// Exists where parameters are replicated (stages 0 to 2).
+  range<const parameter_type, full, space> parameters(tensor_id tensor, queue q = {})
+    requires(!S::partitions_parameters)
+  {
+    core_.check_failure();
+    const tensor_info info = core_.owner_info(tensor);
+    core_.parameters.wait(info.unit, q);
+    auto& store = core_.state.at(info.unit);
+    return {(info.trainable ? store.parameters : store.frozen_parameters)
+                .at(core_.state.layout.offset(info.id)),
+            info.elements};
+  }
+
+  const model_layout& layout() const noexcept { return core_.state.layout; }
+  const zero::plan& plan() const noexcept { return core_.state.plan; }
+  const zero::ledger& ledger() const noexcept { return core_.state.books; }
+  int rank() const noexcept { return core_.state.rank(); }
+  int ranks() const noexcept { return core_.state.ranks(); }
+  /// Steps taken; skipped ones do not count.
+  std::uint64_t steps() const noexcept { return core_.state.steps; }
+  std::uint64_t skipped_steps() const noexcept { return core_.state.skipped_steps; }
+  double loss_scale() const noexcept { return core_.loss_scale(); }
+  /// Overflows that happened although the loss scale was at its minimum.
+  std::uint64_t overflows_at_minimum_scale() const noexcept {
+    return core_.state.scale.overflows_at_minimum();
+  }
+
+ private:
+  void begin_values(const char* call) {
+    core_.require_idle(call);
+    core_.state.wire.book_on(core_.state.books.initialization);
+  }
+
+  template <class Function>
+  void visit_owned(owned_state which, Function& function) {
+    for (std::uint32_t u = 0; u < layout().unit_count(); ++u) {
+      auto& store = core_.state.at(unit_id{u});
+      for (const detail::segment& part : store.shard_segments) {
+        const tensor_info info = layout().info(part.tensor);
+        switch (which) {
+          case owned_state::parameters: visit(info, part, store.parameters, function); break;
+          case owned_state::masters:
+            visit_with(info, part, function, [&](std::uint64_t position) {
+              return core_.tensors.value_at(info, position);
+            });
+            break;
+          case owned_state::gradients:
+            core_.gradients.with_reduced(unit_id{u}, [&](const auto& gradients) {
+              visit(info, part, gradients, function);
+            });
+            break;
+          case owned_state::first_moment: visit_moment<0>(info, part, store, function); break;
+          case owned_state::second_moment: visit_moment<1>(info, part, store, function); break;
+        }
+      }
+    }
+  }
+
+  template <std::size_t Moment, class Store, class Function>
+  void visit_moment(const tensor_info& info, const detail::segment& part, Store& store,
+                    Function& function) {
+    if constexpr (Moment < O::moments_per_element) {
+      visit(info, part, store.moments[Moment], function);
+    }
+  }
+
+  template <class T, class Function>
+  void visit(const tensor_info& info, const detail::segment& part,
+             const detail::placed<T>& state, Function& function) {
+    visit_with(info, part, function, [&](std::uint64_t position) {
+      return static_cast<float>(*state.at(position));
+    });
+  }
+
+  template <class Function, class ValueAt>
+  void visit_with(const tensor_info& info, const detail::segment& part, Function& function,
+                  ValueAt value_at) {
+    std::array<float, 256> piece;
+    for (std::uint64_t done = 0; done < part.count; done += piece.size()) {
+      const std::uint64_t count = std::min<std::uint64_t>(piece.size(), part.count - done);
+      for (std::uint64_t i = 0; i < count; ++i) piece[i] = value_at(part.begin + done + i);
+      function(info, part.first_in_tensor + done,
+               std::span<const float>(piece.data(), static_cast<std::size_t>(count)));
+    }
+  }
+
+  core_type core_;
+};
+
+}  // namespace zero
