@@ -10,7 +10,7 @@ tell_progress() {
   done
 }
 
-# with_progress LABEL LOG COMMAND...: the command's status; its last lines when it fails.
+# with_progress LABEL LOG COMMAND...: the command's status.
 with_progress() {
   local label=$1 log=$2 teller status=0
   shift 2
@@ -19,8 +19,5 @@ with_progress() {
   "$@" >"$log" 2>&1 </dev/null || status=$?
   kill "$teller" 2>/dev/null || true
   wait "$teller" 2>/dev/null || true
-  if ((status)); then
-    tail -n 60 "$log" >&2
-  fi
   return "$status"
 }
