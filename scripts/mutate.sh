@@ -8,8 +8,12 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 names=("$@")
-if ((${#names[@]} == 0)); then
+if ((${#names[@]} == 0)) && compgen -G "tests/mutations/*.patch" >/dev/null; then
   mapfile -t names < <(basename --suffix=.patch -a tests/mutations/*.patch)
+fi
+if ((${#names[@]} == 0)); then
+  echo "missing: tests/mutations/*.patch" >&2
+  exit 4
 fi
 
 work=$(mktemp -d)
@@ -46,7 +50,11 @@ outcome() {
   if ! git apply "tests/mutations/$1.patch"; then
     echo "FAILED: the patch does not apply"
   elif ! build_targets "$1"; then
-    echo "FAILED: does not compile"
+    if grep -q 'static assertion failed' build/build.log; then
+      echo "noticed by a static assertion"
+    else
+      echo "FAILED: does not compile"
+    fi
   elif run_tests "$1"; then
     echo "FAILED: no test noticed"
   else
