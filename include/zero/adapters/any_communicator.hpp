@@ -79,6 +79,14 @@ any_work with_element(std::uint32_t wire_id, Use use) {
 
 template <HasTopology C>
 class any_communicator_model final : public any_communicator_interface {
+  static_assert(std::is_same_v<typename C::memory_space, host_space>,
+                "zero::any_communicator: a host communicator is needed");
+  static_assert(C::sums == summation::rank_tree,
+                "zero::any_communicator: the communicator has to sum in rank_tree order");
+  static_assert(CanAllReduce<C>,
+                "zero::any_communicator: the communicator lacks all_reduce(range<double, full>, "
+                "queue)");
+
  public:
   explicit any_communicator_model(C& inner) noexcept : inner_(&inner) {}
   explicit any_communicator_model(std::unique_ptr<C> inner) noexcept
@@ -174,14 +182,10 @@ class any_communicator {
   template <HasTopology C>
     requires(!std::same_as<C, any_communicator>)
   explicit any_communicator(C& inner)
-      : model_(std::make_unique<detail::any_communicator_model<C>>(inner)) {
-    check<C>();
-  }
+      : model_(std::make_unique<detail::any_communicator_model<C>>(inner)) {}
   template <HasTopology C>
   explicit any_communicator(std::unique_ptr<C> inner)
-      : model_(std::make_unique<detail::any_communicator_model<C>>(std::move(inner))) {
-    check<C>();
-  }
+      : model_(std::make_unique<detail::any_communicator_model<C>>(std::move(inner))) {}
 
   any_communicator(any_communicator&&) noexcept = default;
   any_communicator& operator=(any_communicator&&) noexcept = default;
@@ -219,15 +223,6 @@ class any_communicator {
  private:
   explicit any_communicator(std::unique_ptr<detail::any_communicator_interface> model) noexcept
       : model_(std::move(model)) {}
-
-  template <class C>
-  static constexpr void check() {
-    static_assert(std::is_same_v<typename C::memory_space, host_space>,
-                  "zero::any_communicator: a host communicator is needed");
-    static_assert(C::sums == summation::rank_tree,
-                  "zero::any_communicator: sums have to be in rank_tree order");
-    static_assert(CanAllReduce<C>, "zero::any_communicator: all_reduce of doubles is missing");
-  }
 
   std::unique_ptr<detail::any_communicator_interface> model_;
 };

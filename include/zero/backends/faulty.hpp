@@ -29,7 +29,7 @@ enum class fault_kind {
 struct fault_plan {
   fault_kind kind = fault_kind::none;
   std::uint64_t call = 0;               ///< counted from 0 after arm(), matching calls only
-  std::optional<collective> operation;  ///< only calls of this kind match; empty: all of them
+  std::optional<collective> operation{};  ///< only calls of this kind match; empty: all
   std::uint64_t bit = 0;                ///< flip_bit: taken modulo the bits of the result
 };
 

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/allocation_counter.hpp"
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ZERO_TEST_SANITIZER_OWNS_MALLOC 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define ZERO_TEST_SANITIZER_OWNS_MALLOC 1
+#endif
+#endif
+
+namespace {
+
+constinit thread_local std::uint64_t allocations = 0;
+
+}  // namespace
+
+std::uint64_t zero::test::allocations_of_this_thread() noexcept { return allocations; }
+
+#ifdef ZERO_TEST_SANITIZER_OWNS_MALLOC
+
+// The array and nothrow forms end in these two.
+void* operator new(std::size_t bytes) {
+  ++allocations;
+  if (void* pointer = std::malloc(bytes == 0 ? 1 : bytes)) return pointer;
+  throw std::bad_alloc();
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  ++allocations;
+  void* pointer = nullptr;
+  const std::size_t wanted = bytes == 0 ? 1 : bytes;
+  if (posix_memalign(&pointer, static_cast<std::size_t>(alignment), wanted) == 0) return pointer;
+  throw std::bad_alloc();
+}
+void operator delete(void* pointer) noexcept { std::free(pointer); }
+void operator delete(void* pointer, std::size_t) noexcept { std::free(pointer); }
+void operator delete(void* pointer, std::align_val_t) noexcept { std::free(pointer); }
+void operator delete(void* pointer, std::size_t, std::align_val_t) noexcept { std::free(pointer); }
+
+#else
+
+// glibc lets a program define these; free() stays glibc's own. operator new ends in malloc.
+extern "C" {
+
+void* __libc_malloc(std::size_t bytes);                             // NOLINT: glibc's names
+void* __libc_calloc(std::size_t count, std::size_t bytes);          // NOLINT
+void* __libc_realloc(void* pointer, std::size_t bytes);             // NOLINT
+void* __libc_memalign(std::size_t alignment, std::size_t bytes);    // NOLINT
+
+void* malloc(std::size_t bytes) {
+  ++allocations;
+  return __libc_malloc(bytes);
+}
+void* calloc(std::size_t count, std::size_t bytes) {
+  ++allocations;
+  return __libc_calloc(count, bytes);
+}
+void* realloc(void* pointer, std::size_t bytes) {
+  ++allocations;
+  return __libc_realloc(pointer, bytes);
+}
+void* memalign(std::size_t alignment, std::size_t bytes) {
+  ++allocations;
+  return __libc_memalign(alignment, bytes);
+}
+void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
+  ++allocations;
+  return __libc_memalign(alignment, bytes);
+}
+int posix_memalign(void** pointer, std::size_t alignment, std::size_t bytes) {
+  ++allocations;
+  if (alignment % sizeof(void*) != 0 || (alignment & (alignment - 1)) != 0) return EINVAL;
+  void* allocated = __libc_memalign(alignment, bytes);
+  if (allocated == nullptr) return ENOMEM;
+  *pointer = allocated;
+  return 0;
+}
+
+}  // extern "C"
+
+#endif

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace zero::test {
+
+/// Allocations of the calling thread so far: operator new in every form, malloc, calloc, realloc,
+/// posix_memalign, aligned_alloc. Under a sanitizer, which owns malloc, operator new only.
+std::uint64_t allocations_of_this_thread() noexcept;
+
+}  // namespace zero::test
