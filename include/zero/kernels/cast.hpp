@@ -73,6 +73,7 @@ void run_in_common_type(isa path, const Kernel& kernel) {
 
 /// output = input, rounded once to nearest even; the ranges do not overlap.
 ///
+/// Between double and a 16-bit type the value passes through float.
 /// Throws: usage_error when this CPU cannot run `path`.
 template <class A, class B>
 void convert(host_space, const A* input, B* output, std::uint64_t count,

@@ -6,10 +6,25 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <zero/numeric/bfloat16.hpp>
+#include <zero/numeric/float16.hpp>
 #include <zero/numeric/scalar_ops.hpp>
 #include <zero/precision.hpp>
 
 namespace zero::kernels::cpu {
+
+/// One element in another type. The 16-bit types know float only, so double passes through it.
+template <class To, class From>
+constexpr To convert_element(const From& value) {
+  constexpr bool is_narrowing =
+      std::is_same_v<From, double> &&
+      (std::is_same_v<To, bfloat16> || std::is_same_v<To, float16>);
+  if constexpr (std::is_constructible_v<To, const From&> && !is_narrowing) {
+    return static_cast<To>(value);
+  } else {
+    return static_cast<To>(static_cast<float>(value));
+  }
+}
 
 /// Elements of type T between memory and the lanes of Ops, converted to the compute type.
 ///
@@ -26,7 +41,7 @@ struct lane_io {
     } else {
       alignas(64) value_type values[Ops::lanes];
       for (std::size_t i = 0; i < Ops::lanes; ++i) {
-        values[i] = zero::detail::opaque(static_cast<value_type>(source[i]));
+        values[i] = zero::detail::opaque(convert_element<value_type>(source[i]));
       }
       return Ops::load(static_cast<const value_type*>(values));
     }
@@ -38,7 +53,7 @@ struct lane_io {
     } else {
       alignas(64) value_type values[Ops::lanes];
       Ops::store(static_cast<value_type*>(values), lanes);
-      for (std::size_t i = 0; i < Ops::lanes; ++i) target[i] = static_cast<T>(values[i]);
+      for (std::size_t i = 0; i < Ops::lanes; ++i) target[i] = convert_element<T>(values[i]);
     }
   }
 };
