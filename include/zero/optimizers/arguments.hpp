@@ -7,6 +7,7 @@
 #include <string>
 
 #include <zero/error.hpp>
+#include <zero/numeric/scalar_ops.hpp>
 
 namespace zero {
 
@@ -45,9 +46,15 @@ inline void require_epsilon(double value) {
   }
 }
 
-/// 1 - beta^step without the cancellation of the plain form. Zero beta gives 1.
+/// 1 - beta^step, by squaring: products and one difference give the same bits everywhere, std::pow
+/// may not (compilers evaluate it with another library than the one that runs).
 inline double bias_correction(double beta, std::uint64_t step) {
-  return beta == 0.0 ? 1.0 : -std::expm1(static_cast<double>(step) * std::log(beta));
+  double power = 1.0;
+  for (; step > 0; step /= 2) {
+    if (step % 2 == 1) power = opaque(power * beta);
+    beta = opaque(beta * beta);
+  }
+  return 1.0 - power;
 }
 
 }  // namespace detail
