@@ -34,7 +34,7 @@ struct corpus {
 struct corpus_options {
   std::optional<std::filesystem::path> data;     ///< the user's text instead of the licences
   std::optional<std::filesystem::path> heldout;  ///< only with data; else its last tenth
-  std::uint64_t context = 128;
+  std::uint64_t context = 64;
   std::filesystem::path licences = "/usr/share/common-licenses";
 };
 

@@ -10,10 +10,10 @@ namespace gpt {
 
 /// Sizes of the model; a token is a byte, so the vocabulary always has 256 entries.
 struct configuration {
-  std::uint64_t layers = 4;
-  std::uint64_t width = 128;
+  std::uint64_t layers = 2;
+  std::uint64_t width = 144;
   std::uint64_t heads = 4;
-  std::uint64_t context = 128;
+  std::uint64_t context = 64;
   std::uint64_t vocabulary = 256;
 
   constexpr std::uint64_t head_width() const { return width / heads; }
