@@ -302,8 +302,8 @@ template void layer_norm_backward(row_shape, layer_norm_tensors<const double*>,
 template void gelu_forward(std::uint64_t, const double*, double*);
 template void gelu_backward(std::uint64_t, const double*, double*);
 template void attention_forward(attention_shape, const double*, double*, double*);
-template void attention_backward(attention_shape, const double*, const double*, const double*, double*,
-                                 double*);
+template void attention_backward(attention_shape, const double*, const double*, const double*,
+                                 double*, double*);
 template void cross_entropy_forward(row_shape, const std::uint8_t*, double*, double*);
 template void cross_entropy_backward(row_shape, const std::uint8_t*, double, double*);
 

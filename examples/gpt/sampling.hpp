@@ -11,7 +11,7 @@ namespace gpt {
 
 struct sampling_options {
   std::uint64_t bytes = 200;      ///< to generate
-  std::uint64_t context = 128;    ///< the model sees at most so many bytes
+  std::uint64_t context = 64;     ///< the model sees at most so many bytes
   double temperature = 0.8;       ///< 0 takes the likeliest byte
   std::uint64_t seed = 1;
 };
