@@ -27,7 +27,10 @@ struct state_formula {
   }
   /// Bytes on one rank, the exact quotient rounded to double. Units: bytes.
   constexpr double rank_bytes(std::uint64_t psi, std::uint64_t ranks) const noexcept {
-    return static_cast<double>(all_ranks_bytes(psi, ranks)) / static_cast<double>(ranks);
+    // Not by way of all ranks together: 10^15 parameters on 10^5 ranks would leave 64 bits.
+    const std::uint64_t shared = partitioned * psi;
+    return static_cast<double>(replicated * psi + shared / ranks) +
+           static_cast<double>(shared % ranks) / static_cast<double>(ranks);
   }
   /// The largest Psi whose states fit into `budget_bytes` per rank. Units: parameters.
   constexpr std::uint64_t largest_model(std::uint64_t budget_bytes,
@@ -84,7 +87,12 @@ constexpr volume_formula volume_of(stage_flags stage, std::uint64_t micro_batche
 class rank_estimate {
  public:
   rank_estimate(const model_layout& layout, const plan_request& request)
-      : layout_(layout), request_(request), schedule_(layout.schedule()) {}
+      : layout_(layout),
+        request_(request),
+        schedule_(layout.schedule()),
+        uses_(layout.unit_count()) {
+    for (const unit_id unit : schedule_) ++uses_[unit.value];
+  }
 
   /// Units: bytes.
   held_bytes held() const;
@@ -101,9 +109,7 @@ class rank_estimate {
                           layout_.alignment_elements());
   }
   range_size size(unit_id unit, bool trainable, bool partitioned) const;
-  bool has_one_use(unit_id unit) const {
-    return std::count(schedule_.begin(), schedule_.end(), unit) == 1;
-  }
+  bool has_one_use(unit_id unit) const { return uses_[unit.value] == 1; }
   std::uint64_t gathered_bytes(unit_id unit) const;
   std::uint64_t unreduced_bytes(unit_id unit) const;
   std::uint64_t transient_bytes() const;
@@ -113,6 +119,7 @@ class rank_estimate {
   const model_layout& layout_;
   plan_request request_;
   std::vector<unit_id> schedule_;
+  std::vector<std::uint64_t> uses_;  ///< of each unit in one forward traversal
 };
 
 }  // namespace zero

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include <zero/detail/hash.hpp>
@@ -125,6 +126,8 @@ class model_layout {
   /// Real elements of the unit's range that lie inside `part` of it.
   std::uint64_t real_elements_in(unit_id unit, bool trainable, interval part) const;
 
+  /// The uses as they were declared, in forward order: what the user opens.
+  std::span<const unit_id> uses() const noexcept { return uses_; }
   /// One forward traversal, unit by unit; uses that follow from tied tensors stand before the
   /// use that needs them.
   std::vector<unit_id> schedule() const;
@@ -166,6 +169,8 @@ class model_layout {
   std::vector<unit_record> units_;
   std::vector<tensor_record> tensors_;
   std::vector<unit_id> uses_;
+  std::unordered_set<std::string> unit_names_;
+  std::unordered_set<std::string> tensor_names_;
 };
 
 }  // namespace zero

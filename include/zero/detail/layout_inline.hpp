@@ -47,10 +47,8 @@ inline group_id model_layout::add_group(const group_options& options) {
 
 inline unit_id model_layout::add_unit(std::string name) {
   if (name.empty()) throw usage_error("zero::model_layout: a unit needs a name");
-  for (const unit_record& other : units_) {
-    if (other.name == name) {
-      throw usage_error("zero::model_layout: two units are called \"" + name + "\"");
-    }
+  if (!unit_names_.insert(name).second) {
+    throw usage_error("zero::model_layout: two units are called \"" + name + "\"");
   }
   units_.push_back({std::move(name), {}, {}, {}, {}});
   const unit_id id{static_cast<std::uint32_t>(units_.size() - 1)};
@@ -71,10 +69,8 @@ inline tensor_id model_layout::add_tensor(unit_id unit, std::string name,
     throw usage_error("zero::model_layout: tensor \"" + name + "\" names group " +
                       std::to_string(group.value) + " of " + std::to_string(groups_.size()));
   }
-  for (const tensor_record& other : tensors_) {
-    if (other.name == name) {
-      throw usage_error("zero::model_layout: two tensors are called \"" + name + "\"");
-    }
+  if (tensor_names_.contains(name)) {
+    throw usage_error("zero::model_layout: two tensors are called \"" + name + "\"");
   }
   const tensor_id id{static_cast<std::uint32_t>(tensors_.size())};
   tensor_record tensor{std::move(name),
@@ -91,6 +87,7 @@ inline tensor_id model_layout::add_tensor(unit_id unit, std::string name,
   } else {
     place(tensor);
   }
+  tensor_names_.insert(tensor.name);
   units_[unit.value].tensors.push_back(id);
   tensors_.push_back(std::move(tensor));
   return id;

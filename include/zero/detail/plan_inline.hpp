@@ -43,10 +43,10 @@ class plan_builder {
       unit_plan unit;
       unit.trainable = cut(unit_id{u}, true);
       unit.frozen = cut(unit_id{u}, false);
-      unit.uses = static_cast<std::uint64_t>(
-          std::count(plan_.schedule.begin(), plan_.schedule.end(), unit_id{u}));
+      unit.uses = 0;
       plan_.units.push_back(std::move(unit));
     }
+    for (const unit_id unit : plan_.schedule) ++at(unit).uses;
     std::uint64_t place = 0;
     for (const unit_id unit : plan_.schedule) {
       if (at(unit).uses == 1) at(unit).slot_parity = place++ % 2;
@@ -224,12 +224,12 @@ class step_lister {
       gather(order[position], true, when, plan_.request.bytes.parameter);
       gather(order[position], false, when, plan_.request.bytes.parameter);
     };
+    std::vector<std::size_t> last_use(layout_.unit_count());
+    for (std::size_t p = 0; p < order.size(); ++p) last_use[order[p].value] = p;
     for (std::size_t p = 0; p < order.size(); ++p) {
       ensure(p);
       ensure(p + 1);  // the prefetch
-      const bool last_use = std::find(order.begin() + static_cast<std::ptrdiff_t>(p) + 1,
-                                      order.end(), order[p]) == order.end();
-      if (when == phase::backward && reduces && last_use) reduce(order[p]);
+      if (when == phase::backward && reduces && last_use[order[p].value] == p) reduce(order[p]);
     }
   }
 
