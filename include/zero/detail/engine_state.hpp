@@ -93,11 +93,11 @@ struct engine_state {
   zero::plan plan;
   zero::ledger books;
   traffic<C> wire;
+  zero::arena memory;  ///< before the handles in `units`: they wait for what still uses it
   traversal walk;
   std::vector<unit_progress<work>> units;
   std::vector<tensor_progress> tensors;
   loss_scale scale;
-  zero::arena memory;
   std::vector<store> stores;
   std::uint64_t micro_batch = 0;   ///< of the pass that is open, or of the next one
   std::uint64_t micro_batches = 1; ///< of the current step
