@@ -3,8 +3,6 @@
 
 #include <cerrno>
 #include <cstddef>
-#include <cstdlib>
-#include <new>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define ZERO_TEST_SANITIZER_OWNS_MALLOC 1
@@ -12,6 +10,10 @@
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define ZERO_TEST_SANITIZER_OWNS_MALLOC 1
 #endif
+#endif
+
+#ifdef ZERO_TEST_SANITIZER_OWNS_MALLOC
+#include <sanitizer/allocator_interface.h>
 #endif
 
 namespace {
@@ -24,23 +26,15 @@ std::uint64_t zero::test::allocations_of_this_thread() noexcept { return allocat
 
 #ifdef ZERO_TEST_SANITIZER_OWNS_MALLOC
 
-// The array and nothrow forms end in these two.
-void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* pointer = std::malloc(bytes == 0 ? 1 : bytes)) return pointer;
-  throw std::bad_alloc();
-}
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  ++allocations;
-  void* pointer = nullptr;
-  const std::size_t wanted = bytes == 0 ? 1 : bytes;
-  if (posix_memalign(&pointer, static_cast<std::size_t>(alignment), wanted) == 0) return pointer;
-  throw std::bad_alloc();
-}
-void operator delete(void* pointer) noexcept { std::free(pointer); }
-void operator delete(void* pointer, std::size_t) noexcept { std::free(pointer); }
-void operator delete(void* pointer, std::align_val_t) noexcept { std::free(pointer); }
-void operator delete(void* pointer, std::size_t, std::align_val_t) noexcept { std::free(pointer); }
+namespace {
+
+void count_allocation(const volatile void*, std::size_t) { ++allocations; }
+void ignore_free(const volatile void*) {}
+
+[[maybe_unused]] const int hooks_installed =
+    __sanitizer_install_malloc_and_free_hooks(count_allocation, ignore_free);
+
+}  // namespace
 
 #else
 

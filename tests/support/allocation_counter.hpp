@@ -6,7 +6,7 @@
 namespace zero::test {
 
 /// Allocations of the calling thread so far: operator new in every form, malloc, calloc, realloc,
-/// posix_memalign, aligned_alloc. Under a sanitizer, which owns malloc, operator new only.
+/// posix_memalign, aligned_alloc.
 std::uint64_t allocations_of_this_thread() noexcept;
 
 }  // namespace zero::test

@@ -111,13 +111,8 @@ class any_communicator_model final : public any_communicator_interface {
   }
 
   any_work all_gather(erased_range in, erased_range out) override {
-    return with_element(in.wire_id, [&]<class T>(std::type_identity<T>) -> any_work {
-      if constexpr (CanAllGather<C, T>) {
-        return any_work(inner_->all_gather(in.as<const T, shard>(), out.as<T, full>(), {}));
-      } else {
-        refuse("all_gather", element_traits<T>::name);
-      }
-    });
+    return with_element(
+        in.wire_id, [&]<class T>(std::type_identity<T>) { return gather<T>(in, out); });
   }
 
   any_work all_reduce(range<double, full> values) override {
@@ -125,13 +120,8 @@ class any_communicator_model final : public any_communicator_interface {
   }
 
   any_work broadcast(erased_range values, int root) override {
-    return with_element(values.wire_id, [&]<class T>(std::type_identity<T>) -> any_work {
-      if constexpr (CanBroadcast<C, T>) {
-        return any_work(inner_->broadcast(values.as<T, full>(), root, {}));
-      } else {
-        refuse("broadcast", element_traits<T>::name);
-      }
-    });
+    return with_element(
+        values.wire_id, [&]<class T>(std::type_identity<T>) { return send<T>(values, root); });
   }
 
   std::unique_ptr<any_communicator_interface> split(int color) override {
@@ -151,6 +141,24 @@ class any_communicator_model final : public any_communicator_interface {
                                              options, {}));
     } else {
       refuse("reduce_scatter", element_traits<T>::name);
+    }
+  }
+
+  template <class T>
+  any_work gather(erased_range in, erased_range out) {
+    if constexpr (CanAllGather<C, T>) {
+      return any_work(inner_->all_gather(in.as<const T, shard>(), out.as<T, full>(), {}));
+    } else {
+      refuse("all_gather", element_traits<T>::name);
+    }
+  }
+
+  template <class T>
+  any_work send(erased_range values, int root) {
+    if constexpr (CanBroadcast<C, T>) {
+      return any_work(inner_->broadcast(values.as<T, full>(), root, {}));
+    } else {
+      refuse("broadcast", element_traits<T>::name);
     }
   }
 
