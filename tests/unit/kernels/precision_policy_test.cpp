@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Policies that the library does not know, and what the known ones promise about their masters.
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -70,6 +71,24 @@ struct fp64 {
   static void store(double value, double& parameter, zero::no_master&) { parameter = value; }
 };
 
+/// An optimizer without moments that adds to the parameter directly.
+struct plain_difference {
+  static constexpr std::string_view name = "plain_difference";
+  static constexpr std::size_t moments_per_element = 0;
+  static constexpr std::size_t scalar_count = 1;
+  double weight_decay = 0.0;
+
+  std::array<double, 1> prepare(std::uint64_t, const zero::update_arguments& arguments) const {
+    return {arguments.lr};
+  }
+  template <class Ops, class V>
+  static void update(V& parameter, std::array<V, 0>&, const V& gradient,
+                     const std::array<V, 1>& scalars) {
+    parameter = Ops::sub(parameter, Ops::div(gradient, scalars[0]));
+  }
+};
+
+static_assert(zero::Optimizer<plain_difference>);
 static_assert(zero::Precision<ties_away_with_master>);
 static_assert(zero::Precision<scaled_bf16>);
 static_assert(zero::Precision<fp64>);
@@ -94,6 +113,8 @@ TEST_CASE("update: policies of the user work on every path, bit for bit") {
   require_same_on_every_path<zero::adamw, ties_away_with_master>();
   require_same_on_every_path<zero::adamw, scaled_bf16>();
   require_same_on_every_path<zero::sgd, scaled_bf16>();
+  require_same_on_every_path<plain_difference, scaled_bf16>();
+  require_same_on_every_path<plain_difference, zero::fp16_mixed>();
   require_same_on_every_path<zero::lion, scaled_bf16>();
 }
 
