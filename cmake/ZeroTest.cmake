@@ -8,6 +8,9 @@
 
 set(ZERO_TEST_ONLY "" CACHE STRING "Build only test files with this label (empty: all)")
 set(ZERO_TEST_WITHOUT "" CACHE STRING "Leave out test files with this label (empty: none)")
+set(ZERO_TEST_LIGHT "" CACHE STRING
+  "Folders whose tests are compiled without optimisation and with reduced counts: where templates are
+  many and data are small, compiling for a sanitizer takes far longer than running")
 set(ZERO_TEST_MATCH "" CACHE STRING "Build only test files whose path matches this regular expression")
 set(ZERO_TEST_TIMEOUT_FACTOR 1 CACHE STRING "Multiplies every timeout (sanitizers are slow)")
 option(ZERO_TEST_SOURCE_CHECKS
@@ -90,6 +93,10 @@ function(zero_add_catch_tests folder)
     if(NOT TARGET "${program}")
       add_executable("${program}")
       target_link_libraries("${program}" PRIVATE zero_catch_main zero_test_support)
+      if(folder IN_LIST ZERO_TEST_LIGHT)
+        target_compile_options("${program}" PRIVATE -O0)
+        target_compile_definitions("${program}" PRIVATE ZERO_TEST_REDUCED=1)
+      endif()
     endif()
     target_sources("${program}" PRIVATE "${source}")
     target_link_libraries("${program}" PRIVATE ${links})
