@@ -7,11 +7,13 @@
 namespace planning {
 namespace {
 
-/// The element sizes of two of the systems that the paper's successors use. Parameter, gradient,
-/// accumulation, master, moment, moments.
+// Element sizes: parameter, gradient, accumulation, master, moment, moments.
 constexpr zero::element_bytes megatron_bytes{2, 4, 4, 4, 4, 2};
-/// An fp32 copy of the gradient beside the 16-bit one; like the master it is partitioned.
-constexpr zero::element_bytes gradient_copy_bytes{2, 2, 4, 4 + 4, 4, 2};
+/// Stages 1 and 2 copy the 16-bit gradient to fp32 before the update; like the master, the copy is
+/// partitioned.
+constexpr zero::element_bytes deepspeed_bytes{2, 2, 4, 4 + 4, 4, 2};
+/// What its estimator counts for stage 3: no lasting 16-bit gradient.
+constexpr zero::element_bytes deepspeed3_bytes{2, 0, 4, 4 + 4, 4, 2};
 
 std::string term(std::uint64_t factor, const char* unit) {
   return factor == 0 ? "" : std::to_string(factor) + " " + unit;
@@ -102,9 +104,9 @@ const std::vector<other_system>& other_systems() {
   constexpr zero::stage_flags stage3 = zero::flags_of<zero::stage3>();
   static const std::vector<other_system> systems{
       {"Megatron-LM distributed optimizer", zero::formula_of(stage1, megatron_bytes), 2},
-      {"DeepSpeed stage 1, fp32 gradient copy", zero::formula_of(stage1, gradient_copy_bytes), 3},
-      {"DeepSpeed stage 2, fp32 gradient copy", zero::formula_of(stage2, gradient_copy_bytes), 3},
-      {"DeepSpeed stage 3, fp32 gradient copy", zero::formula_of(stage3, gradient_copy_bytes), 3}};
+      {"DeepSpeed stage 1", zero::formula_of(stage1, deepspeed_bytes), 3},
+      {"DeepSpeed stage 2", zero::formula_of(stage2, deepspeed_bytes), 3},
+      {"DeepSpeed stage 3, plus 4 x largest layer", zero::formula_of(stage3, deepspeed3_bytes), 3}};
   return systems;
 }
 

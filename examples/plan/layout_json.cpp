@@ -226,10 +226,15 @@ zero::model_layout parse_layout(const std::string& text, const std::string& sour
 zero::model_layout read_layout(const std::string& path, zero::layout_options options) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
+  bool is_readable = file.is_open();
   std::string text;
-  if (file)
-    text.assign(std::istreambuf_iterator<char>(file), {});
-  if (!file.is_open() || file.bad()) {
+  try {
+    if (is_readable)
+      text.assign(std::istreambuf_iterator<char>(file), {});
+  } catch (const std::ios_base::failure&) {  // a directory, say
+    is_readable = false;
+  }
+  if (!is_readable) {
     throw example::absent_failure("cannot read " + path + ": " +
                                   std::generic_category().message(errno));
   }

@@ -96,7 +96,8 @@ TEST_CASE("fault_53 plan and estimate agree for random layouts") {
       const bool agree =
           planned.held == estimate.held() && planned.arena_bytes == planned.held.total() &&
           sum_of(step_collectives(layout, planned, batches), ranks) == estimate.moved(batches);
-      if (!agree) ++disagreements;
+      if (!agree)
+        ++disagreements;
     });
     REQUIRE(disagreements == 0);
   }
@@ -122,7 +123,8 @@ TEST_CASE("fault_53 the ranks together hold the paper's bytes, whatever N divide
       together += make_plan(layout, request).held.model_states();
       if (request.rank + 1 < ranks)
         return;
-      if (together != formula_bytes(layout, request)) ++wrong;
+      if (together != formula_bytes(layout, request))
+        ++wrong;
       together = 0;
     });
     REQUIRE(wrong == 0);
