@@ -39,6 +39,7 @@ trap clean_up EXIT
 # This machine's own mirror and proxies.
 # shellcheck disable=SC2016  # apt expands it
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | head -n 1)
+chmod 755 "$root"
 debootstrap --variant=minbase bookworm "$root" "$mirror"
 apt-config dump | grep -iE '^Acquire::[a-z]+::proxy' >"$root/etc/apt/apt.conf.d/90proxy" || true
 mount -t proc proc "$root/proc"
