@@ -24,23 +24,26 @@ using json = nlohmann::json;
 
 constexpr const char* schema_name = "zero.layout/1";
 
+/// Bytes of a file may stand in a complaint; what is no ASCII may not even be text.
+std::string printable(std::string text) {
+  for (char& c : text) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return text;
+}
+
 /// What nlohmann says, without its own name in front, on one line.
 std::string reason_of(const std::exception& failure) {
   std::string text = failure.what();
   if (const std::size_t end = text.find("] "); text.starts_with("[") && end != std::string::npos) {
     text.erase(0, end + 2);
   }
-  for (char& c : text)
-    c = static_cast<unsigned char>(c) < ' ' ? ' ' : c;
-  return text;
+  return printable(text);
 }
 
 /// A name from the file, fit for one line of a terminal.
 std::string in_quotes(const std::string& name) {
-  std::string text;
-  for (const char c : name.substr(0, 60))
-    text += static_cast<unsigned char>(c) < ' ' ? '?' : c;
-  return "\"" + text + (name.size() > 60 ? "..." : "") + "\"";
+  return "\"" + printable(name.substr(0, 60)) + (name.size() > 60 ? "..." : "") + "\"";
 }
 
 /// Walks the parsed file. Knows for each complaint where it is.
@@ -74,11 +77,19 @@ class layout_reader {
     try {
       return call();
     } catch (const zero::usage_error& failure) {
-      std::string text = failure.what();
-      for (char& c : text)
-        c = static_cast<unsigned char>(c) < ' ' ? '?' : c;
-      fail(where, text);
+      fail(where, printable(failure.what()));
     }
+  }
+
+  /// A name that can stand in a table: control characters could do anything to a terminal.
+  const std::string& name_at(const json& object, const std::string& where) const {
+    const std::string& name = string_at(object, "name", where);
+    for (const char c : name) {
+      if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') {
+        fail(where, in_quotes(name) + " contains a control character");
+      }
+    }
+    return name;
   }
 
   /// Parses, and refuses keys that stand twice in an object, of which the library keeps the last.
@@ -149,7 +160,7 @@ class layout_reader {
 
   void read_unit(const json& unit, const std::string& where) {
     require_keys(unit, where, {"name", "tensors"}, {});
-    const std::string& name = string_at(unit, "name", where + ".name");
+    const std::string& name = name_at(unit, where + ".name");
     const zero::unit_id id = guarded(where, [&] { return layout_.add_unit(name); });
     const json& tensors = array_at(unit, "tensors", where + ".tensors");
     for (std::size_t t = 0; t < tensors.size(); ++t) {
@@ -159,7 +170,7 @@ class layout_reader {
 
   void read_tensor(zero::unit_id unit, const json& tensor, const std::string& where) {
     require_keys(tensor, where, {"name", "shape"}, {"trainable", "group", "tied_to"});
-    const std::string& name = string_at(tensor, "name", where + ".name");
+    const std::string& name = name_at(tensor, where + ".name");
     if (name.empty())
       fail(where + ".name", "a tensor needs a name");
     const std::vector<std::uint64_t> shape = read_shape(tensor, where + ".shape");
