@@ -10,6 +10,6 @@ TEST_CASE("meter, delay and fault around threads, all off, keep the communicator
   zero::test::check_decorator_contract<zero::test::stack_backend>();
 }
 
-TEST_CASE("fault_21 a mean over ranks divides by their number, not by elements: meter, delay and fault around threads, all off") {
+TEST_CASE("fault_21 a mean divides by the ranks: meter, delay and fault around threads, all off") {
   zero::test::check_mean<zero::test::stack_backend>();
 }

@@ -10,6 +10,6 @@ TEST_CASE("delayed threads keep the communicator contract") {
   zero::test::check_decorator_contract<zero::test::delaying_backend>();
 }
 
-TEST_CASE("fault_21 a mean over ranks divides by their number, not by elements: delayed threads") {
+TEST_CASE("fault_21 a mean divides by the ranks: delayed threads") {
   zero::test::check_mean<zero::test::delaying_backend>();
 }

@@ -10,6 +10,6 @@ TEST_CASE("metered threads keep the communicator contract") {
   zero::test::check_decorator_contract<zero::test::metered_backend>();
 }
 
-TEST_CASE("fault_21 a mean over ranks divides by their number, not by elements: metered threads") {
+TEST_CASE("fault_21 a mean divides by the ranks: metered threads") {
   zero::test::check_mean<zero::test::metered_backend>();
 }

@@ -9,6 +9,6 @@ TEST_CASE("one rank keeps the communicator contract") {
   zero::test::check_contract<zero::test::self_backend>();
 }
 
-TEST_CASE("fault_21 a mean over ranks divides by their number, not by elements: one rank") {
+TEST_CASE("fault_21 a mean divides by the ranks: one rank") {
   zero::test::check_mean<zero::test::self_backend>();
 }

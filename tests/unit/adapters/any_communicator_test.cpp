@@ -65,7 +65,8 @@ TEST_CASE("ranges pass with counts and padding as they are") {
     any.reduce_scatter(range<const float16, partial>(values.data(), 12, 5),
                        range<float, shard>(sums.data(), 4))
         .wait({});
-    any.all_gather(range<const float, shard>(sums.data(), 1), range<float, full>(sums.data() + 1, 3))
+    any.all_gather(range<const float, shard>(sums.data(), 1),
+                   range<float, full>(sums.data() + 1, 3))
         .wait({});
     any.broadcast(range<float16, full>(values.data(), 12, 1), 0).wait({});
     return meter.counters();
@@ -99,7 +100,8 @@ TEST_CASE("an operation that the inner type cannot do is refused by name") {
   CHECK(error.text == "sums_only rank 0, broadcast: this backend cannot do it for float32");
   CHECK(error_of([&] { any.split(0); }).says("split"));
   CHECK(error_of([&] {
-          any.reduce_scatter(range<const float, partial>(&value, 1), range<float, shard>(&value, 1));
+          any.reduce_scatter(range<const float, partial>(&value, 1),
+                             range<float, shard>(&value, 1));
         }).says("reduce_scatter"));
   CHECK(error_of([&] {
           any.all_gather(range<const float, shard>(&value, 1), range<float, full>(&value, 1));
