@@ -18,7 +18,7 @@ engine_choice with_stage(precision_kind precision, stage_kind stage) {
 }
 
 trained_state reference(precision_kind precision, int ranks, const model_layout& layout,
-                        const training_options& options, const engine_options& settings = {}) {
+                        const training_options& options, const engine_options& settings = test_settings()) {
   return train(with_stage(precision, stage_kind::stage1), ranks, layout, options, settings);
 }
 
@@ -79,7 +79,7 @@ TEST_CASE("accumulation gives the same bits in all stages, and the volume of its
       for (const std::uint64_t micro_batches : {1U, 2U, 3U}) {
         for (const int ranks : {1, 2, 3}) {
           options.micro_batches = micro_batches;
-          const engine_options settings{.accumulation = mode};
+          const engine_options settings = test_settings(mode);
           const auto expected = reference(precision, ranks, layout, options, settings);
           for (const stage_kind stage : all_stages) {
             if (mode == accumulation::reduce_every && stage == stage_kind::stage0) continue;
@@ -104,7 +104,7 @@ TEST_CASE("random delays of every collective change nothing") {
     for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
       CAPTURE(name_of(stage), seed);
       const delaying_options delays{std::chrono::microseconds(500), seed};
-      CHECK(train(choice, 3, layout, options, {}, delays) == expected);
+      CHECK(train(choice, 3, layout, options, test_settings(), delays) == expected);
     }
   }
 }

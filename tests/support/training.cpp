@@ -2,6 +2,7 @@
 #include "support/training.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <zero/detail/hash.hpp>
 #include <zero/estimate.hpp>
@@ -92,6 +93,27 @@ void run_micro_batch(any_engine& engine, int rank, const training_options& optio
   pass->end();
 }
 
+void run_micro_batch(any_engine& engine, const local_gradient& value,
+                     micro_batch_position position) {
+  training_options options;
+  const model_layout& layout = engine.layout();
+  // Sites carry keys; the tensor is found again by its key.
+  options.gradient = [&](const gradient_site& site) {
+    for (std::uint32_t t = 0; t < layout.tensor_count(); ++t) {
+      const tensor_info info = layout.info(tensor_id{t});
+      if (info.key == site.tensor_key) return value(info, site.index);
+    }
+    throw error("no tensor has this key");
+  };
+  run_micro_batch(engine, 0, options, position, 0);
+}
+
+step_report run_step(any_engine& engine, const local_gradient& value,
+                     const step_arguments& arguments) {
+  run_micro_batch(engine, value);
+  return engine.step(arguments);
+}
+
 std::vector<step_report> run_steps(any_engine& engine, int rank, const training_options& options) {
   std::vector<step_report> reports;
   for (std::uint64_t step = 0; step < options.steps; ++step) {
@@ -171,6 +193,9 @@ trained_state train(const engine_choice& choice, int ranks, const model_layout& 
     if (!difference.empty()) throw error(name_of(choice) + ": " + difference);
     return state_of(*engine, reports);
   });
+  for (const double norm : states.front().norms) {
+    if (!std::isfinite(norm)) throw error(name_of(choice) + ": a step was skipped");
+  }
   for (const trained_state& state : states) {
     if (state != states.front()) throw error(name_of(choice) + ": the ranks' states differ");
   }

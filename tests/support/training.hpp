@@ -57,11 +57,38 @@ struct trained_state {
 };
 trained_state state_of(any_engine& engine, const std::vector<step_report>& reports);
 
+/// Options with a loss scale at which fp16 gradients of a few units do not overflow.
+inline engine_options test_settings(accumulation mode = accumulation::none) {
+  return {.accumulation = mode, .loss_scale = {.initial = 256.0}};
+}
+
 /// Trains `layout` on `ranks` threads and returns rank 0's state. Throws: what a rank throws, and
 /// zero::error when the ranks end with different states or a ledger differs from the estimate.
 trained_state train(const engine_choice& choice, int ranks, const model_layout& layout,
-                    const training_options& options, const engine_options& settings = {},
+                    const training_options& options,
+                    const engine_options& settings = test_settings(),
                     delaying_options delays = {});
+
+/// Builds an initialised engine on every rank and returns `function(engine, rank, communicator)` of
+/// all of them. Throws: the first cause.
+template <class Function>
+auto on_ranks(const engine_choice& choice, int ranks, const model_layout& layout,
+              const engine_options& settings, Function function) {
+  return run_threads(ranks, long_timeout, [&](threads_communicator& threads) {
+    rank_communicator communicator(threads);
+    const auto engine = make_engine(choice, communicator.counter, layout, settings);
+    engine->initialize(initial_values);
+    return function(*engine, threads.rank(), communicator);
+  });
+}
+
+/// Runs one step whose gradient is `value(tensor, index)` on this rank.
+using local_gradient = std::function<float(const tensor_info&, std::uint64_t)>;
+step_report run_step(any_engine& engine, const local_gradient& value,
+                     const step_arguments& arguments = {.lr = 0.01});
+/// One micro-batch of it.
+void run_micro_batch(any_engine& engine, const local_gradient& value,
+                     micro_batch_position position = {});
 
 /// Empty when ledger, arena, meter and estimate agree on this rank, else what differs.
 std::string accounting_difference(any_engine& engine, const engine_choice& choice,

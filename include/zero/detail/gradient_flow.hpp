@@ -124,6 +124,8 @@ class gradient_flow {
                           "\" is still open; at most two neighbouring units can be open at once");
       }
       progress.reduction.wait(q);
+      // A rank on its own sums straight from the window that is about to be written.
+      if (pending_sum_ == other) finish_pending_sum(q);
     }
     region_.occupy(plan, unit);
   }
