@@ -42,6 +42,9 @@ run_part() {
   "${launcher[@]}" ctest --test-dir "build/$preset" --parallel "$(nproc)" --output-on-failure --no-tests=ignore \
     "${ctest_options[@]}" 2>&1 | tee "$log" || true
   counts=$(sed -nE 's/.*tests passed, ([0-9]+) tests? failed out of ([0-9]+).*/\1 \2/p' "$log")
+  if [[ -z $counts ]] && ! grep -q 'No tests were found' "$log"; then
+    counts="1 1" # ctest itself did not get to its summary
+  fi
   read -r part_failed part_total <<<"${counts:-0 0}"
   failed=$((failed + part_failed))
   passed=$((passed + part_total - part_failed))
