@@ -197,7 +197,7 @@ class delaying : public detail::decorator<C> {
   using memory_space = typename C::memory_space;
   using work = detail::delayed_work<queue>;
   static_assert(std::is_same_v<memory_space, host_space>,
-                "zero::delaying: a host communicator is needed, another one is asynchronous already");
+                "zero::delaying: a host communicator is needed, others are asynchronous already");
 
   explicit delaying(C& inner, delaying_options options = {}) : detail::decorator<C>(inner) {
     configure(options);
@@ -237,7 +237,9 @@ class delaying : public detail::decorator<C> {
     requires CanAllGather<C, T>
   work all_gather(range<const T, shard, memory_space> in, range<T, full, memory_space> out,
                   queue on) {
-    return issue([inner = &this->inner(), in, out, on] { inner->all_gather(in, out, on).wait(on); });
+    return issue([inner = &this->inner(), in, out, on] {
+      inner->all_gather(in, out, on).wait(on);
+    });
   }
 
   work all_reduce(range<double, full, memory_space> values, queue on)

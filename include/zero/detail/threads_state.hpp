@@ -23,8 +23,8 @@ namespace zero::detail {
 /// What a rank publishes when it enters a collective; any difference between ranks is an error.
 struct collective_call {
   std::uint64_t sequence = 0;
-  std::string_view operation;      // static storage
-  std::string_view element;        // static storage
+  std::string_view operation;       // static storage
+  std::string_view element;         // static storage
   std::string_view output_element;  // differs from `element` where a sum is not rounded
   std::uint32_t wire_id = 0;
   std::uint32_t output_wire_id = 0;
