@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "../trainer.hpp"
+
+template gpt::rank_run gpt::train_rank<zero::stage1, zero::bf16_mixed, zero::adam>(
+    rank_communicator&, const training_job&);
+template gpt::rank_run gpt::train_rank<zero::stage1, zero::bf16_mixed, zero::lion>(
+    rank_communicator&, const training_job&);
+template gpt::rank_run gpt::train_rank<zero::stage1, zero::bf16_mixed, zero::sgd>(
+    rank_communicator&, const training_job&);
