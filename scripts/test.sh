@@ -28,7 +28,7 @@ summary=()
 # run_part LETTER PRESET OPTION...: builds the preset, runs its tests, adds to the sums. A part that
 # does not build counts as one failure and does not stop the others.
 run_part() {
-  local letter=$1 preset=$2 begin=$SECONDS built counts part_failed part_total
+  local letter=$1 preset=$2 begin=$SECONDS status=0 built log counts part_failed part_passed part_total
   shift 2
   echo "== $letter: $preset"
   if ! build_preset "$preset" all "$@"; then
@@ -38,17 +38,17 @@ run_part() {
   fi
   built=$((SECONDS - begin))
 
-  local log="build/$preset/ctest.log"
-  "${launcher[@]}" ctest --test-dir "build/$preset" --parallel "$(nproc)" --output-on-failure --no-tests=ignore \
-    "${ctest_options[@]}" 2>&1 | tee "$log" || true
+  log="build/$preset/ctest.log"
+  "${launcher[@]}" ctest --test-dir "build/$preset" --parallel "$(nproc)" --output-on-failure \
+    --no-tests=ignore "${ctest_options[@]}" 2>&1 | tee "$log" || status=1
   counts=$(sed -nE 's/.*tests passed, ([0-9]+) tests? failed out of ([0-9]+).*/\1 \2/p' "$log")
-  if [[ -z $counts ]] && ! grep -q 'No tests were found' "$log"; then
-    counts="1 1" # ctest itself did not get to its summary
-  fi
-  read -r part_failed part_total <<<"${counts:-0 0}"
+  # Without a summary: no test was chosen, or ctest itself failed, which is a failure.
+  read -r part_failed part_total <<<"${counts:-$status $status}"
+  part_passed=$((part_total - part_failed))
   failed=$((failed + part_failed))
-  passed=$((passed + part_total - part_failed))
-  summary+=("$letter $preset: build $built s, tests $((SECONDS - begin - built)) s, $((part_total - part_failed)) passed, $part_failed failed")
+  passed=$((passed + part_passed))
+  summary+=("$letter $preset: build $built s, tests $((SECONDS - begin - built)) s,\
+ $part_passed passed, $part_failed failed")
 }
 
 need_packages demo tests
