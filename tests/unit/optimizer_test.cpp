@@ -29,7 +29,8 @@ struct fp32_run {
     operands.parameters = parameters.data();
     operands.gradients = gradients.data();
     operands.count = parameters.size();
-    for (std::size_t k = 0; k < moments.size(); ++k) operands.moments[k] = moments[k].data();
+    for (std::size_t k = 0; k < moments.size(); ++k)
+      operands.moments[k] = moments[k].data();
     zero::kernels::update(zero::host_space{}, operands, optimizer.prepare(++number, arguments),
                           1.0F);
   }
@@ -159,18 +160,23 @@ TEST_CASE("optimizer: v never becomes negative") {
   for (const isa path : {isa::scalar, zero::kernels::cpu::instruction_set()}) {
     fp32_run<zero::adamw> run(zero::adamw{}, count, 0.5F);
     zero::kernels::update_operands<zero::adamw, zero::fp32, float> operands{
-        run.parameters.data(), nullptr, {run.moments[0].data(), run.moments[1].data()},
-        run.gradients.data(), count};
+        run.parameters.data(),
+        nullptr,
+        {run.moments[0].data(), run.moments[1].data()},
+        run.gradients.data(),
+        count};
     bool negative = false;
     for (std::uint64_t step = 1; step <= 300; ++step) {
       for (std::size_t i = 0; i < count; ++i) {
         // From 1e0 down to subnormal squares, with runs of zeros of every length to 16.
         const bool silent = step % (i % 16 + 1) != 0;
-        run.gradients[i] = silent ? 0.0F : std::ldexp(gradient_of(i, step), -static_cast<int>(i % 80));
+        run.gradients[i] =
+            silent ? 0.0F : std::ldexp(gradient_of(i, step), -static_cast<int>(i % 80));
       }
       const auto scalars = run.optimizer.prepare(step, {.lr = 1e-3, .weight_decay = 0.0});
       zero::kernels::update(zero::host_space{}, operands, scalars, 1.0F, path);
-      for (const float v : run.moments[1]) negative = negative || !(v >= 0.0F);
+      for (const float v : run.moments[1])
+        negative = negative || !(v >= 0.0F);
     }
     CHECK_FALSE(negative);
   }

@@ -79,7 +79,8 @@ template <class A, class B>
 void convert(host_space, const A* input, B* output, std::uint64_t count,
              cpu::isa path = cpu::instruction_set()) {
   if constexpr (std::is_same_v<A, B>) {
-    if (count > 0) std::memcpy(output, input, static_cast<std::size_t>(count) * sizeof(A));
+    if (count > 0)
+      std::memcpy(output, input, static_cast<std::size_t>(count) * sizeof(A));
   } else {
     cpu::run_in_common_type<A, B>(path, cpu::convert_kernel<A, B>{input, output, count});
   }
@@ -99,7 +100,8 @@ template <class T>
 void fill_zero(host_space, T* values, std::uint64_t count) {
   static_assert(std::is_trivially_copyable_v<T>,
                 "zero::kernels::fill_zero: the bits of zero must be zero bits");
-  if (count > 0) std::memset(values, 0, static_cast<std::size_t>(count) * sizeof(T));
+  if (count > 0)
+    std::memset(values, 0, static_cast<std::size_t>(count) * sizeof(T));
 }
 
 }  // namespace zero::kernels

@@ -27,7 +27,7 @@ template <class T, class U>
 struct fold_kernel {
   using compute_type = typename element_traits<T>::compute_type;
   static constexpr std::size_t group = 8;
-  static constexpr std::size_t block = 256;
+  static constexpr std::size_t block = 64;  // all levels together stay within 8 KiB of stack
   /// One partial sum per bit of the number of groups.
   static constexpr std::size_t max_levels = 29;
 
@@ -39,15 +39,24 @@ struct fold_kernel {
   template <class Ops>
   [[gnu::always_inline]] inline void run() const {
     switch (inputs.size()) {
-      case 1: return fold_few<Ops, 1>();
-      case 2: return fold_few<Ops, 2>();
-      case 3: return fold_few<Ops, 3>();
-      case 4: return fold_few<Ops, 4>();
-      case 5: return fold_few<Ops, 5>();
-      case 6: return fold_few<Ops, 6>();
-      case 7: return fold_few<Ops, 7>();
-      case 8: return fold_few<Ops, 8>();
-      default: return fold_many<Ops>();
+      case 1:
+        return fold_few<Ops, 1>();
+      case 2:
+        return fold_few<Ops, 2>();
+      case 3:
+        return fold_few<Ops, 3>();
+      case 4:
+        return fold_few<Ops, 4>();
+      case 5:
+        return fold_few<Ops, 5>();
+      case 6:
+        return fold_few<Ops, 6>();
+      case 7:
+        return fold_few<Ops, 7>();
+      case 8:
+        return fold_few<Ops, 8>();
+      default:
+        return fold_many<Ops>();
     }
   }
 
@@ -109,10 +118,12 @@ struct fold_kernel {
         break;
       }
       std::size_t groups = done / group + 1;
-      for (; groups % 2 == 0; groups /= 2) join<Ops>(partial, level--, length);
+      for (; groups % 2 == 0; groups /= 2)
+        join<Ops>(partial, level--, length);
       ++level;
     }
-    for (--level; level > 0; --level) join<Ops>(partial, level, length);
+    for (--level; level > 0; --level)
+      join<Ops>(partial, level, length);
     for (std::size_t i = 0; i < length; i += Ops::lanes) {
       finish<Ops>(first + i, Ops::load(partial[0] + i));
     }
@@ -135,14 +146,22 @@ struct fold_kernel {
                                                std::uint64_t first, std::size_t length) const {
     const T* const* const sources = inputs.data() + done;
     switch (inputs.size() - done) {
-      case 1: return add_few<Ops, 1>(target, sources, first, length);
-      case 2: return add_few<Ops, 2>(target, sources, first, length);
-      case 3: return add_few<Ops, 3>(target, sources, first, length);
-      case 4: return add_few<Ops, 4>(target, sources, first, length);
-      case 5: return add_few<Ops, 5>(target, sources, first, length);
-      case 6: return add_few<Ops, 6>(target, sources, first, length);
-      case 7: return add_few<Ops, 7>(target, sources, first, length);
-      default: return add_few<Ops, 8>(target, sources, first, length);
+      case 1:
+        return add_few<Ops, 1>(target, sources, first, length);
+      case 2:
+        return add_few<Ops, 2>(target, sources, first, length);
+      case 3:
+        return add_few<Ops, 3>(target, sources, first, length);
+      case 4:
+        return add_few<Ops, 4>(target, sources, first, length);
+      case 5:
+        return add_few<Ops, 5>(target, sources, first, length);
+      case 6:
+        return add_few<Ops, 6>(target, sources, first, length);
+      case 7:
+        return add_few<Ops, 7>(target, sources, first, length);
+      default:
+        return add_few<Ops, 8>(target, sources, first, length);
     }
   }
 
@@ -170,7 +189,8 @@ void fold(host_space, std::span<const T* const> inputs, U* output, std::uint64_t
                 "zero::kernels::fold: this element type is moved, not summed");
   static_assert(std::is_same_v<U, T> || std::is_same_v<U, compute_type>,
                 "zero::kernels::fold: the output must be the input type or its compute type");
-  if (inputs.empty()) throw usage_error("kernels::fold: no input");
+  if (inputs.empty())
+    throw usage_error("kernels::fold: no input");
   if (inputs.size() > 0x7FFFFFFFU) {
     throw usage_error("kernels::fold: too many inputs: " + std::to_string(inputs.size()));
   }

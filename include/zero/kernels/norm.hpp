@@ -63,7 +63,8 @@ double sum_of_squares(host_space, const G* values, std::uint64_t count,
     cpu::run(path, kernel);
   }
   for (std::size_t half = cpu::norm_partial_sums / 2; half > 0; half /= 2) {
-    for (std::size_t j = 0; j < half; ++j) partial[j] += partial[j + half];
+    for (std::size_t j = 0; j < half; ++j)
+      partial[j] += partial[j + half];
   }
   return partial[0];
 }

@@ -52,7 +52,8 @@ struct update_kernel {
   [[gnu::always_inline]] inline void update_range(std::uint64_t first, std::uint64_t last) const {
     using lanes = typename Ops::lane_type;
     std::array<lanes, O::scalar_count> constants;
-    for (std::size_t k = 0; k < O::scalar_count; ++k) constants[k] = Ops::set(scalars[k]);
+    for (std::size_t k = 0; k < O::scalar_count; ++k)
+      constants[k] = Ops::set(scalars[k]);
     const lanes scale = Ops::set(gradient_scale);
     for (std::uint64_t i = first; i < last; i += Ops::lanes) {
       const lanes raw = lane_io<G, Ops>::load(operands.gradients + i);

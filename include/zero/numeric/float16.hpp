@@ -28,9 +28,7 @@ class float16 {
   constexpr std::uint16_t bits() const noexcept { return bits_; }
 
   /// Exact; a signalling NaN becomes quiet.
-  explicit constexpr operator float() const noexcept {
-    return std::bit_cast<float>(widen(bits_));
-  }
+  explicit constexpr operator float() const noexcept { return std::bit_cast<float>(widen(bits_)); }
 
   /// Compares as numbers: -0 equals +0, NaN equals nothing.
   friend constexpr bool operator==(float16 a, float16 b) noexcept {
@@ -46,14 +44,17 @@ class float16 {
 
   static constexpr std::uint32_t round_magnitude(std::uint32_t magnitude) noexcept {
     constexpr std::uint32_t infinity = 0x7C00U;
-    if (magnitude > 0x7F800000U) return infinity | 0x0200U | ((magnitude >> 13U) & 0x03FFU);
-    if (magnitude >= 0x477FF000U) return infinity;  // 65520: the tie between 65504 and 2^16
-    if (magnitude >= 0x38800000U) {                 // 2^-14: the smallest normal result
+    if (magnitude > 0x7F800000U)
+      return infinity | 0x0200U | ((magnitude >> 13U) & 0x03FFU);
+    if (magnitude >= 0x477FF000U)
+      return infinity;               // 65520: the tie between 65504 and 2^16
+    if (magnitude >= 0x38800000U) {  // 2^-14: the smallest normal result
       // Exponents 113..142 become 1..30; the carry of the rounding runs into the exponent.
       const std::uint32_t rounded = magnitude + 0x0FFFU + ((magnitude >> 13U) & 1U);
       return (rounded - 0x38000000U) >> 13U;
     }
-    if (magnitude <= 0x33000000U) return 0;  // 2^-25: the tie between 0 and the smallest subnormal
+    if (magnitude <= 0x33000000U)
+      return 0;  // 2^-25: the tie between 0 and the smallest subnormal
     // The value is significand * 2^(exponent - 150); the result counts units of 2^-24.
     const std::uint32_t exponent = magnitude >> 23U;
     const std::uint32_t significand = (magnitude & 0x007FFFFFU) | 0x00800000U;
@@ -70,8 +71,10 @@ class float16 {
       const std::uint32_t quiet = fraction == 0 ? 0U : 0x00400000U;
       return sign | 0x7F800000U | quiet | (fraction << 13U);
     }
-    if (exponent != 0) return sign | ((exponent + 112U) << 23U) | (fraction << 13U);
-    if (fraction == 0) return sign;
+    if (exponent != 0)
+      return sign | ((exponent + 112U) << 23U) | (fraction << 13U);
+    if (fraction == 0)
+      return sign;
     // Subnormal: shift the leading one to the implicit position, ten places above the fraction.
     const auto shift = static_cast<std::uint32_t>(std::countl_zero(fraction)) - 21U;
     return sign | ((113U - shift) << 23U) | (((fraction << shift) & 0x03FFU) << 13U);

@@ -58,9 +58,7 @@ struct scalar_ops {
   /// a where a > b, else b (also where one of them is NaN).
   static T max(const T& a, const T& b) noexcept { return a > b ? a : b; }
   /// x where a < b, else y.
-  static T select(const T& a, const T& b, const T& x, const T& y) noexcept {
-    return a < b ? x : y;
-  }
+  static T select(const T& a, const T& b, const T& x, const T& y) noexcept { return a < b ? x : y; }
   /// 1 above zero, -1 below zero, otherwise the argument itself (a zero or NaN).
   static T sign(const T& a) noexcept { return a > T(0) ? T(1) : (a < T(0) ? T(-1) : a); }
 

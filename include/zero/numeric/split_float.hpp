@@ -22,7 +22,8 @@ struct split_float {
 /// becomes the canonical one, 0x7FC00000, because a payload could be rounded into a number.
 constexpr split_float split_ties_away(float value) noexcept {
   std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7FFFFFFFU) > 0x7F800000U) bits = 0x7FC00000U;
+  if ((bits & 0x7FFFFFFFU) > 0x7F800000U)
+    bits = 0x7FC00000U;
   const auto high = static_cast<std::uint16_t>((bits + 0x8000U) >> 16U);
   return {bfloat16::from_bits(high), static_cast<std::uint16_t>(bits & 0xFFFFU)};
 }

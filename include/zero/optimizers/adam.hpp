@@ -31,8 +31,8 @@ struct adam {
 
   template <class Ops, class V>
   [[gnu::always_inline]] static constexpr void update(V& parameter, std::array<V, 2>& moments,
-                                                   const V& gradient,
-                                                   const std::array<V, scalar_count>& scalars) {
+                                                      const V& gradient,
+                                                      const std::array<V, scalar_count>& scalars) {
     using index = detail::adam_scalars;
     const V decayed = Ops::fma(scalars[index::decay], parameter, gradient);
     const V direction = detail::adam_direction<Ops>(moments, decayed, scalars);

@@ -43,13 +43,14 @@ inline std::array<double, adam_scalars::count> prepare_adam(double beta1, double
 /// would bias them, for v by 1e-5. v cannot become negative: g*g - v >= -v also after rounding,
 /// and v + (1 - beta2) d >= v - (1 - beta2) v >= 0 is rounded once.
 template <class Ops, class V>
-[[gnu::always_inline]] constexpr V adam_direction(std::array<V, 2>& moments, const V& gradient,
-                                               const std::array<V, adam_scalars::count>& scalars) {
+[[gnu::always_inline]] constexpr V adam_direction(
+    std::array<V, 2>& moments, const V& gradient,
+    const std::array<V, adam_scalars::count>& scalars) {
   V& m = moments[0];
   V& v = moments[1];
   m = Ops::fma(scalars[adam_scalars::one_minus_beta1], Ops::sub(gradient, m), m);
-  v = Ops::fma(scalars[adam_scalars::one_minus_beta2],
-               Ops::fma(gradient, gradient, Ops::negate(v)), v);
+  v = Ops::fma(scalars[adam_scalars::one_minus_beta2], Ops::fma(gradient, gradient, Ops::negate(v)),
+               v);
   const V denominator = Ops::fma(Ops::sqrt(v), scalars[adam_scalars::inverse_root_correction],
                                  scalars[adam_scalars::eps]);
   return Ops::div(m, denominator);

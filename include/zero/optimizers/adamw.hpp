@@ -34,8 +34,8 @@ struct adamw {
 
   template <class Ops, class V>
   [[gnu::always_inline]] static constexpr void update(V& parameter, std::array<V, 2>& moments,
-                                                   const V& gradient,
-                                                   const std::array<V, scalar_count>& scalars) {
+                                                      const V& gradient,
+                                                      const std::array<V, scalar_count>& scalars) {
     using index = detail::adam_scalars;
     const V direction = detail::adam_direction<Ops>(moments, gradient, scalars);
     const V decayed = Ops::mul(scalars[index::decay], parameter);

@@ -20,7 +20,8 @@ struct update_arguments {
 namespace detail {
 
 inline void require_step(std::uint64_t step, const update_arguments& arguments) {
-  if (step == 0) throw usage_error("optimizer: steps count from 1, got step 0");
+  if (step == 0)
+    throw usage_error("optimizer: steps count from 1, got step 0");
   if (!std::isfinite(arguments.lr)) {
     throw usage_error("optimizer: lr must be finite, got " + std::to_string(arguments.lr));
   }
@@ -39,8 +40,7 @@ inline void require_decay_rate(const char* name, double value) {
 
 /// eps keeps 0 / 0 out of the padding, so it must not vanish when it is rounded to fp32.
 inline void require_epsilon(double value) {
-  if (!(value >= static_cast<double>(std::numeric_limits<float>::min())) ||
-      !std::isfinite(value)) {
+  if (!(value >= static_cast<double>(std::numeric_limits<float>::min())) || !std::isfinite(value)) {
     throw usage_error("optimizer: eps must be a positive normal fp32 number, got " +
                       std::to_string(value));
   }
@@ -51,7 +51,8 @@ inline void require_epsilon(double value) {
 inline double bias_correction(double beta, std::uint64_t step) {
   double power = 1.0;
   for (; step > 0; step /= 2) {
-    if (step % 2 == 1) power = opaque(power * beta);
+    if (step % 2 == 1)
+      power = opaque(power * beta);
     beta = opaque(beta * beta);
   }
   return 1.0 - power;

@@ -31,8 +31,8 @@ struct lion {
 
   template <class Ops, class V>
   [[gnu::always_inline]] static constexpr void update(V& parameter, std::array<V, 1>& moments,
-                                                   const V& gradient,
-                                                   const std::array<V, scalar_count>& scalars) {
+                                                      const V& gradient,
+                                                      const std::array<V, scalar_count>& scalars) {
     V& m = moments[0];
     const V difference = Ops::sub(gradient, m);
     const V direction = Ops::sign(Ops::fma(scalars[0], difference, m));

@@ -29,8 +29,8 @@ struct sgd {
 
   template <class Ops, class V>
   [[gnu::always_inline]] static constexpr void update(V& parameter, std::array<V, 1>& moments,
-                                                   const V& gradient,
-                                                   const std::array<V, scalar_count>& scalars) {
+                                                      const V& gradient,
+                                                      const std::array<V, scalar_count>& scalars) {
     const V decayed = Ops::fma(scalars[1], parameter, gradient);
     moments[0] = Ops::fma(scalars[0], moments[0], decayed);
     parameter = Ops::fma(scalars[2], moments[0], parameter);

@@ -29,15 +29,16 @@ template <class T>
 std::vector<T> mixed_values(std::size_t count) {
   sequence values(count);
   std::vector<T> result(count);
-  for (T& value : result) value = static_cast<T>(mixed_value(values));
+  for (T& value : result)
+    value = static_cast<T>(mixed_value(values));
   return result;
 }
 
-using pairs = std::tuple<std::pair<float, bfloat16>, std::pair<float, float16>,
-                         std::pair<bfloat16, float>, std::pair<float16, float>,
-                         std::pair<bfloat16, float16>, std::pair<float16, bfloat16>,
-                         std::pair<float, float>, std::pair<bfloat16, bfloat16>,
-                         std::pair<double, float>, std::pair<bfloat16, double>>;
+using pairs =
+    std::tuple<std::pair<float, bfloat16>, std::pair<float, float16>, std::pair<bfloat16, float>,
+               std::pair<float16, float>, std::pair<bfloat16, float16>,
+               std::pair<float16, bfloat16>, std::pair<float, float>, std::pair<bfloat16, bfloat16>,
+               std::pair<double, float>, std::pair<bfloat16, double>>;
 
 /// The conversion of one element, through the type in which the library computes.
 template <class A, class B>
@@ -62,7 +63,8 @@ TEMPLATE_LIST_TEST_CASE("cast: every count, bit for bit the element conversion",
           FAIL(zero::kernels::cpu::isa_name(path) << ", count " << count << ", element " << i);
         }
       }
-      if (!same(output[count], static_cast<B>(5.0F))) FAIL("wrote behind the end");
+      if (!same(output[count], static_cast<B>(5.0F)))
+        FAIL("wrote behind the end");
     }
   }
 }
@@ -71,8 +73,8 @@ TEMPLATE_LIST_TEST_CASE("cast: every count, bit for bit the element conversion",
 std::vector<float> boundary_floats() {
   std::vector<float> values;
   for (std::uint32_t upper = 0; upper < 0x10000U; ++upper) {
-    for (const std::uint32_t lower : {0x0000U, 0x0FFFU, 0x1000U, 0x1001U, 0x7FFFU, 0x8000U, 0x8001U,
-                                      0xFFFFU}) {
+    for (const std::uint32_t lower :
+         {0x0000U, 0x0FFFU, 0x1000U, 0x1001U, 0x7FFFU, 0x8000U, 0x8001U, 0xFFFFU}) {
       values.push_back(std::bit_cast<float>((upper << 16U) | lower));
     }
   }
@@ -86,8 +88,8 @@ void require_equal_conversion(const std::vector<float>& values, isa path) {
   zero::kernels::convert(zero::host_space{}, values.data(), output.data(), values.size(), path);
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (output[i].bits() != B{values[i]}.bits()) {
-      FAIL(zero::kernels::cpu::isa_name(path) << ", pattern "
-                                              << std::bit_cast<std::uint32_t>(values[i]));
+      FAIL(zero::kernels::cpu::isa_name(path)
+           << ", pattern " << std::bit_cast<std::uint32_t>(values[i]));
     }
   }
 }
@@ -110,14 +112,15 @@ TEMPLATE_TEST_CASE("cast: vector loads give every 16-bit pattern's value", "", b
     zero::kernels::convert(zero::host_space{}, patterns.data(), output.data(), 0x10000, path);
     for (std::size_t i = 0; i < patterns.size(); ++i) {
       const float expected = static_cast<float>(patterns[i]);
-      if (std::memcmp(&output[i], &expected, sizeof(float)) != 0) FAIL("pattern " << i);
+      if (std::memcmp(&output[i], &expected, sizeof(float)) != 0)
+        FAIL("pattern " << i);
     }
   }
 }
 
-using accumulations = std::tuple<std::pair<float, float>, std::pair<bfloat16, float>,
-                                 std::pair<float16, float>, std::pair<bfloat16, bfloat16>,
-                                 std::pair<float, double>>;
+using accumulations =
+    std::tuple<std::pair<float, float>, std::pair<bfloat16, float>, std::pair<float16, float>,
+               std::pair<bfloat16, bfloat16>, std::pair<float, double>>;
 
 TEMPLATE_LIST_TEST_CASE("cast: accumulate adds, for every count", "", accumulations) {
   using G = typename TestType::first_type;
@@ -135,9 +138,11 @@ TEMPLATE_LIST_TEST_CASE("cast: accumulate adds, for every count", "", accumulati
         } else {
           expected = static_cast<A>(static_cast<float>(start[i]) + static_cast<float>(input[i]));
         }
-        if (!same(sums[i], expected)) FAIL("count " << count << ", element " << i);
+        if (!same(sums[i], expected))
+          FAIL("count " << count << ", element " << i);
       }
-      if (!same(sums[count], start[count])) FAIL("wrote behind the end");
+      if (!same(sums[count], start[count]))
+        FAIL("wrote behind the end");
     }
   }
 }
@@ -159,7 +164,8 @@ TEST_CASE("fault_28 512 micro-gradients of 1 add up to 512 in fp32") {
 TEST_CASE("cast: fill_zero writes positive zeros and nothing else") {
   std::vector<bfloat16> values(10, bfloat16{3.0F});
   zero::kernels::fill_zero(zero::host_space{}, values.data(), 9);
-  for (std::size_t i = 0; i < 9; ++i) CHECK(values[i].bits() == 0);
+  for (std::size_t i = 0; i < 9; ++i)
+    CHECK(values[i].bits() == 0);
   CHECK(values[9] == bfloat16{3.0F});
   zero::kernels::fill_zero(zero::host_space{}, static_cast<float*>(nullptr), 0);
 }

@@ -21,7 +21,8 @@ struct emulated_ops {
   template <class Function>
   static lane_type each(Function function) {
     lane_type result;
-    for (std::size_t i = 0; i < Lanes; ++i) result[i] = function(i);
+    for (std::size_t i = 0; i < Lanes; ++i)
+      result[i] = function(i);
     return result;
   }
 
@@ -32,7 +33,8 @@ struct emulated_ops {
     return each([&](std::size_t i) { return source[i]; });
   }
   static void store(float* target, const lane_type& a) {
-    for (std::size_t i = 0; i < Lanes; ++i) target[i] = a[i];
+    for (std::size_t i = 0; i < Lanes; ++i)
+      target[i] = a[i];
   }
   static lane_type fma(const lane_type& a, const lane_type& b, const lane_type& c) {
     return each([&](std::size_t i) { return scalar::fma(a[i], b[i], c[i]); });
@@ -59,10 +61,12 @@ struct emulated_ops {
     return each([&](std::size_t i) { return scalar::sign(a[i]); });
   }
   static void add_squares(square_sums& sums, const lane_type& a) {
-    for (std::size_t i = 0; i < Lanes; ++i) scalar::add_squares(sums[i], a[i]);
+    for (std::size_t i = 0; i < Lanes; ++i)
+      scalar::add_squares(sums[i], a[i]);
   }
   static void store_sums(double* target, const square_sums& sums) {
-    for (std::size_t i = 0; i < Lanes; ++i) target[i] = sums[i];
+    for (std::size_t i = 0; i < Lanes; ++i)
+      target[i] = sums[i];
   }
 };
 

@@ -23,9 +23,11 @@ using compute_of = typename zero::element_traits<T>::compute_type;
 template <class T>
 compute_of<T> reference_sum(const std::vector<std::vector<T>>& inputs, std::size_t first,
                             std::size_t count, std::size_t i) {
-  if (count == 1) return static_cast<compute_of<T>>(inputs[first][i]);
+  if (count == 1)
+    return static_cast<compute_of<T>>(inputs[first][i]);
   std::size_t left = 1;
-  while (2 * left < count) left = 2 * left;
+  while (2 * left < count)
+    left = 2 * left;
   return reference_sum(inputs, first, left, i) +
          reference_sum(inputs, first + left, count - left, i);
 }
@@ -46,7 +48,8 @@ std::vector<std::vector<T>> random_inputs(std::size_t ranks, std::size_t count,
 template <class T>
 std::vector<const T*> pointers(const std::vector<std::vector<T>>& inputs) {
   std::vector<const T*> result;
-  for (const auto& input : inputs) result.push_back(input.data());
+  for (const auto& input : inputs)
+    result.push_back(input.data());
   return result;
 }
 
@@ -65,14 +68,15 @@ void require_reference(std::size_t ranks, std::size_t count, float scale) {
     zero::kernels::fold(zero::host_space{}, std::span<const T* const>(sources), output.data(),
                         count, scale, path);
     for (std::size_t i = 0; i < count; ++i) {
-      const auto expected = static_cast<U>(reference_sum(inputs, 0, ranks, i) *
-                                           static_cast<compute_of<T>>(scale));
+      const auto expected =
+          static_cast<U>(reference_sum(inputs, 0, ranks, i) * static_cast<compute_of<T>>(scale));
       if (!same(output[i], expected)) {
         FAIL(zero::kernels::cpu::isa_name(path)
              << ": N = " << ranks << ", count " << count << ", element " << i);
       }
     }
-    if (!same(output[count], static_cast<U>(77.0F))) FAIL("wrote behind the end");
+    if (!same(output[count], static_cast<U>(77.0F)))
+      FAIL("wrote behind the end");
   }
 }
 
@@ -90,7 +94,7 @@ TEMPLATE_TEST_CASE("fold: the rank_tree sum, rounded once", "", float, double, z
 
 TEMPLATE_TEST_CASE("fold: many ranks, several blocks", "", float, double, zero::bfloat16) {
   for (const std::size_t ranks : {10U, 15U, 16U, 17U, 23U, 24U, 31U, 32U, 33U, 63U, 65U, 100U}) {
-    for (const std::size_t count : {3U, 255U, 256U, 257U, 530U}) {
+    for (const std::size_t count : {3U, 63U, 64U, 65U, 130U, 530U}) {
       require_reference<TestType, TestType>(ranks, count, 0.25F);
     }
   }
@@ -118,7 +122,8 @@ TEST_CASE("fold: integers sum exactly for every N") {
   for (std::size_t ranks = 1; ranks <= 40; ++ranks) {
     std::vector<std::vector<float>> inputs(ranks, std::vector<float>(19));
     for (std::size_t r = 0; r < ranks; ++r) {
-      for (std::size_t i = 0; i < 19; ++i) inputs[r][i] = static_cast<float>((r + 1) * (i + 1));
+      for (std::size_t i = 0; i < 19; ++i)
+        inputs[r][i] = static_cast<float>((r + 1) * (i + 1));
     }
     const auto sources = pointers(inputs);
     std::vector<float> output(19);
@@ -171,9 +176,9 @@ TEST_CASE("fold: a mean of fp16 values may exist where their sum does not") {
 
 TEST_CASE("fold: no input is an error") {
   float output = 0.0F;
-  CHECK_THROWS_AS(zero::kernels::fold(zero::host_space{}, std::span<const float* const>{}, &output,
-                                      1, 1.0F),
-                  zero::usage_error);
+  CHECK_THROWS_AS(
+      zero::kernels::fold(zero::host_space{}, std::span<const float* const>{}, &output, 1, 1.0F),
+      zero::usage_error);
 }
 
 }  // namespace

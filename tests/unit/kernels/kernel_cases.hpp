@@ -34,9 +34,7 @@ class sequence {
     return static_cast<std::uint32_t>(state_ >> 32U);
   }
   /// A multiple of 2^-20 in [-1, 1), exact in every form of arithmetic.
-  float unit() {
-    return static_cast<float>(static_cast<std::int32_t>(bits()) >> 11) * 0x1p-20F;
-  }
+  float unit() { return static_cast<float>(static_cast<std::int32_t>(bits()) >> 11) * 0x1p-20F; }
 
  private:
   std::uint64_t state_;
@@ -60,7 +58,8 @@ inline constexpr std::array<float, 12> special_values = {
 /// One value in eight is special.
 inline float mixed_value(sequence& values) {
   const std::uint32_t choice = values.bits();
-  if (choice % 8 == 0) return special_values[(choice >> 8U) % special_values.size()];
+  if (choice % 8 == 0)
+    return special_values[(choice >> 8U) % special_values.size()];
   return values.unit();
 }
 
@@ -96,7 +95,8 @@ class buffer {
   /// The first index at which both differ, guards included; npos where they do not.
   std::size_t difference(const buffer& other) const {
     for (std::size_t i = 0; i < values_.size(); ++i) {
-      if (!same(values_[i], other.values_[i])) return i;
+      if (!same(values_[i], other.values_[i]))
+        return i;
     }
     return npos;
   }
@@ -140,8 +140,10 @@ struct model_states {
   zero::kernels::update_operands<O, P, G> operands(std::uint64_t first, std::uint64_t count) {
     zero::kernels::update_operands<O, P, G> result;
     result.parameters = parameters.data() + first;
-    if constexpr (zero::has_master<P>) result.masters = masters.data() + first;
-    for (std::size_t k = 0; k < moment_count; ++k) result.moments[k] = moments[k].data() + first;
+    if constexpr (zero::has_master<P>)
+      result.masters = masters.data() + first;
+    for (std::size_t k = 0; k < moment_count; ++k)
+      result.moments[k] = moments[k].data() + first;
     result.gradients = gradients.data() + first;
     result.count = count;
     return result;
@@ -206,7 +208,8 @@ void for_each_combination(Function function) {
 inline std::vector<isa> vector_paths() {
   std::vector<isa> paths;
   for (const isa path : {isa::avx2, isa::avx512}) {
-    if (zero::kernels::cpu::is_supported(path)) paths.push_back(path);
+    if (zero::kernels::cpu::is_supported(path))
+      paths.push_back(path);
   }
   return paths;
 }

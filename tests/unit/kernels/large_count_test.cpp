@@ -27,7 +27,8 @@ class sparse_buffer {
   explicit sparse_buffer(std::uint64_t count) : bytes_(count * sizeof(T)) {
     void* const address = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (address == MAP_FAILED) throw std::runtime_error("mmap failed");
+    if (address == MAP_FAILED)
+      throw std::runtime_error("mmap failed");
     data_ = static_cast<T*>(address);
     madvise(address, bytes_, MADV_HUGEPAGE);  // fewer page faults where the kernel allows it
   }

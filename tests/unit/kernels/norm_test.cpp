@@ -26,7 +26,8 @@ double reference(const std::vector<G>& values) {
     partial[i % 16] += value * value;
   }
   for (std::size_t half = 8; half > 0; half /= 2) {
-    for (std::size_t j = 0; j < half; ++j) partial[j] += partial[j + half];
+    for (std::size_t j = 0; j < half; ++j)
+      partial[j] += partial[j + half];
   }
   return partial[0];
 }
@@ -66,14 +67,16 @@ TEMPLATE_TEST_CASE("norm: the same bits on every path and for every count", "", 
     using kernel = zero::kernels::cpu::norm_kernel<TestType>;
     kernel{values.data(), count, emulated}.template run<emulated_ops<16>>();
     kernel{values.data(), count, scalar}.template run<zero::scalar_ops<float>>();
-    if (emulated != scalar) FAIL("sixteen emulated lanes, count " << count);
+    if (emulated != scalar)
+      FAIL("sixteen emulated lanes, count " << count);
   }
 }
 
 TEST_CASE("norm: close to the exact sum") {
   const auto values = random_values<float>(100'003);
   long double exact = 0.0L;
-  for (const float value : values) exact += static_cast<long double>(value) * value;
+  for (const float value : values)
+    exact += static_cast<long double>(value) * value;
   const double sum = zero::kernels::sum_of_squares(zero::host_space{}, values.data(), 100'003);
   CHECK(sum == Approx(static_cast<double>(exact)).epsilon(1e-14));
 }
@@ -94,7 +97,8 @@ TEMPLATE_TEST_CASE("norm: one non-finite value anywhere makes the sum non-finite
         for (const isa path : all_paths()) {
           const double sum =
               zero::kernels::sum_of_squares(zero::host_space{}, values.data(), count, path);
-          if (std::isfinite(sum)) FAIL("count " << count << ", element " << at);
+          if (std::isfinite(sum))
+            FAIL("count " << count << ", element " << at);
         }
       }
     }

@@ -50,9 +50,7 @@ struct scaled_bf16 {
   static constexpr bool scales_before_rounding = false;
 
   static float load(float parameter, zero::no_master) { return parameter * 0.3F; }
-  static void store(float value, float& parameter, zero::no_master&) {
-    parameter = value / 0.3F;
-  }
+  static void store(float value, float& parameter, zero::no_master&) { parameter = value / 0.3F; }
 };
 
 /// Everything in double, 16-bit gradients.
@@ -104,7 +102,8 @@ void require_same_on_every_path() {
       states actual = start;
       actual.step(1, path);
       const std::string difference = actual.difference(expected);
-      if (!difference.empty()) FAIL(P::name << ", count " << count << ": " << difference);
+      if (!difference.empty())
+        FAIL(P::name << ", count " << count << ": " << difference);
     }
   }
 }
@@ -130,7 +129,8 @@ TEST_CASE("update: compute_type double") {
   operands.count = count;
   const auto scalars = zero::sgd{}.prepare(1, {.lr = 0.1, .weight_decay = 0.0});
   zero::kernels::update(zero::host_space{}, operands, scalars, 1.0F);
-  for (const double parameter : parameters) CHECK(parameter == std::fma(-0.1, 0.5, 1.0));
+  for (const double parameter : parameters)
+    CHECK(parameter == std::fma(-0.1, 0.5, 1.0));
 }
 
 TEST_CASE("bf16_remainder: the same weights and masters as with a stored master, 100 steps") {

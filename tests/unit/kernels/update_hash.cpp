@@ -26,7 +26,8 @@ class fnv1a {
   template <class T>
   void add(const T* values, std::size_t size) {
     const auto* const bytes = reinterpret_cast<const unsigned char*>(values);
-    for (std::size_t i = 0; i < size * sizeof(T); ++i) state_ = (state_ ^ bytes[i]) * 0x100000001B3U;
+    for (std::size_t i = 0; i < size * sizeof(T); ++i)
+      state_ = (state_ ^ bytes[i]) * 0x100000001B3U;
   }
   std::uint64_t value() const { return state_; }
 
@@ -37,10 +38,13 @@ class fnv1a {
 template <class O, class P>
 void add_update(fnv1a& hash, isa path) {
   model_states<O, P, typename P::gradient_type> states(count, 1, 42, false);
-  for (std::uint64_t step = 1; step <= 10; ++step) states.step(step, path);
+  for (std::uint64_t step = 1; step <= 10; ++step)
+    states.step(step, path);
   hash.add(states.parameters.data(), count);
-  if constexpr (zero::has_master<P>) hash.add(states.masters.data(), count);
-  for (const auto& moments : states.moments) hash.add(moments.data(), count);
+  if constexpr (zero::has_master<P>)
+    hash.add(states.masters.data(), count);
+  for (const auto& moments : states.moments)
+    hash.add(moments.data(), count);
 }
 
 template <class O>
@@ -58,7 +62,8 @@ void add_fold_norm_and_cast(fnv1a& hash, isa path) {
   std::vector<std::vector<T>> inputs(11, std::vector<T>(count));
   std::vector<const T*> sources;
   for (auto& input : inputs) {
-    for (T& value : input) value = static_cast<T>(values.unit());
+    for (T& value : input)
+      value = static_cast<T>(values.unit());
     sources.push_back(input.data());
   }
   for (std::size_t ranks = 1; ranks <= inputs.size(); ++ranks) {
@@ -81,7 +86,8 @@ void add_fold_norm_and_cast(fnv1a& hash, isa path) {
 
 int main() {
   for (const isa path : {isa::scalar, isa::avx2, isa::avx512}) {
-    if (!zero::kernels::cpu::is_supported(path)) continue;
+    if (!zero::kernels::cpu::is_supported(path))
+      continue;
     fnv1a hash;
     add_updates<zero::adamw>(hash, path);
     add_updates<zero::adam>(hash, path);

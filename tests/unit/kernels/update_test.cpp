@@ -42,7 +42,9 @@ void require_path_equals_scalar(isa path) {
   for_each_combination([&]<class O, class P, class G>() { require_same_as_scalar<O, P, G>(path); });
 }
 
-TEST_CASE("update: AVX2 gives the scalar path's bits") { require_path_equals_scalar(isa::avx2); }
+TEST_CASE("update: AVX2 gives the scalar path's bits") {
+  require_path_equals_scalar(isa::avx2);
+}
 
 TEST_CASE("update: AVX-512 gives the scalar path's bits") {
   require_path_equals_scalar(isa::avx512);
@@ -89,7 +91,8 @@ TEST_CASE("update: any split of a buffer gives the same bits") {
       auto split = start;
       split.step(1, best, cuts);
       const std::string difference = split.difference(whole);
-      if (!difference.empty()) FAIL(O::name << ' ' << P::name << ": " << difference);
+      if (!difference.empty())
+        FAIL(O::name << ' ' << P::name << ": " << difference);
     }
   });
 }
@@ -105,7 +108,8 @@ TEST_CASE("update: zero parameters with zero gradients stay exactly zero") {
       states.parameters[i] = parameter;
       states.masters[i] = master;
       states.gradients[i] = static_cast<G>(i % 2 == 0 ? 0.0F : -0.0F);
-      for (auto& moments : states.moments) moments[i] = 0.0F;
+      for (auto& moments : states.moments)
+        moments[i] = 0.0F;
     }
     const auto expected = states;
     for (std::uint64_t number = 1; number <= 5; ++number) {
@@ -119,7 +123,8 @@ TEST_CASE("update: the gradient scale is applied before the optimizer, in fp32")
   using states = model_states<zero::sgd, zero::fp32, float>;
   states scaled(100, 0, 3, false);
   states by_hand = scaled;
-  for (std::size_t i = 0; i < 100; ++i) by_hand.gradients[i] = by_hand.gradients[i] * 0.1F;
+  for (std::size_t i = 0; i < 100; ++i)
+    by_hand.gradients[i] = by_hand.gradients[i] * 0.1F;
   const auto scalars = zero::sgd{}.prepare(1, {.lr = 0.5, .weight_decay = 0.0});
   zero::kernels::update(zero::host_space{}, scaled.operands(0, 100), scalars, 0.1F);
   zero::kernels::update(zero::host_space{}, by_hand.operands(0, 100), scalars, 1.0F);
@@ -127,7 +132,8 @@ TEST_CASE("update: the gradient scale is applied before the optimizer, in fp32")
 }
 
 TEST_CASE("update: a path that this CPU lacks is an error") {
-  if (zero::kernels::cpu::is_supported(isa::avx512)) return;
+  if (zero::kernels::cpu::is_supported(isa::avx512))
+    return;
   model_states<zero::sgd, zero::fp32, float> states(8, 0, 1, false);
   CHECK_THROWS_AS(states.step(1, isa::avx512), zero::usage_error);
 }

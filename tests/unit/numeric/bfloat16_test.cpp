@@ -48,7 +48,8 @@ TEST_CASE("bfloat16: every pattern survives the way to float and back") {
 
 TEST_CASE("bfloat16: rounding is to nearest, ties to even, for every exponent") {
   nt::for_stratified_patterns([](std::uint32_t bits) {
-    if (!rounds_as_defined(bits)) FAIL("float pattern " << bits);
+    if (!rounds_as_defined(bits))
+      FAIL("float pattern " << bits);
   });
 }
 

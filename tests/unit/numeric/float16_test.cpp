@@ -31,8 +31,8 @@ bool rounds_as_defined(std::uint32_t bits) {
 double value_of(std::uint32_t bits) {
   const int exponent = static_cast<int>((bits >> 10U) & 0x1FU);
   const int fraction = static_cast<int>(bits & 0x03FFU);
-  const double magnitude = exponent == 0 ? std::ldexp(fraction, -24)
-                                         : std::ldexp(1024 + fraction, exponent - 25);
+  const double magnitude =
+      exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
   return (bits & 0x8000U) != 0 ? -magnitude : magnitude;
 }
 
@@ -53,7 +53,8 @@ TEST_CASE("float16: every pattern survives the way to float and back") {
 
 TEST_CASE("float16: rounding is to nearest, ties to even, for every exponent") {
   nt::for_stratified_patterns([](std::uint32_t bits) {
-    if (!rounds_as_defined(bits)) FAIL("float pattern " << bits);
+    if (!rounds_as_defined(bits))
+      FAIL("float pattern " << bits);
   });
 }
 

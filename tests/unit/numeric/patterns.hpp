@@ -11,12 +11,20 @@
 
 namespace numeric_tests {
 
-inline bool full_run() { return std::getenv("ZERO_FULL") != nullptr; }
+inline bool full_run() {
+  return std::getenv("ZERO_FULL") != nullptr;
+}
 
-inline float from_pattern(std::uint32_t bits) { return std::bit_cast<float>(bits); }
-inline std::uint32_t pattern(float value) { return std::bit_cast<std::uint32_t>(value); }
+inline float from_pattern(std::uint32_t bits) {
+  return std::bit_cast<float>(bits);
+}
+inline std::uint32_t pattern(float value) {
+  return std::bit_cast<std::uint32_t>(value);
+}
 
-inline bool is_nan_pattern(std::uint32_t bits) { return (bits & 0x7FFFFFFFU) > 0x7F800000U; }
+inline bool is_nan_pattern(std::uint32_t bits) {
+  return (bits & 0x7FFFFFFFU) > 0x7F800000U;
+}
 
 /// Calls check(bits) for every sign and exponent with the fractions around every point at which a
 /// rounding to 8, 11 or fewer bits changes, and with a spread of others.
@@ -33,9 +41,11 @@ void for_stratified_patterns(Check check) {
       }
     }
   }
-  for (std::uint32_t k = 0; k < 64; ++k) fractions.push_back((k * 2654435761U) >> 9U);
+  for (std::uint32_t k = 0; k < 64; ++k)
+    fractions.push_back((k * 2654435761U) >> 9U);
   for (std::uint32_t upper = 0; upper < 512; ++upper) {
-    for (const std::uint32_t fraction : fractions) check((upper << 23U) | fraction);
+    for (const std::uint32_t fraction : fractions)
+      check((upper << 23U) | fraction);
   }
 }
 
@@ -57,7 +67,8 @@ inline double round_to_multiple(double value, int exponent) {
 /// integer code under test.
 inline double round_to_format(double value, int precision, int minimum_exponent,
                               double overflow_threshold) {
-  if (value == 0.0) return value;
+  if (value == 0.0)
+    return value;
   if (std::fabs(value) >= overflow_threshold) {
     return std::copysign(std::numeric_limits<double>::infinity(), value);
   }

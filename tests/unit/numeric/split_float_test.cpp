@@ -18,16 +18,19 @@ namespace nt = numeric_tests;
 /// The nearest multiple of the bf16 spacing at this value, halves away from zero: std::round.
 double expected_high(float value) {
   const double wide = static_cast<double>(value);
-  if (wide == 0.0) return wide;
+  if (wide == 0.0)
+    return wide;
   const int exponent = std::max(std::ilogb(wide), -126) - 7;
   const double rounded = std::ldexp(std::round(std::ldexp(wide, -exponent)), exponent);
-  if (std::fabs(rounded) < std::ldexp(1.0, 128)) return rounded;
+  if (std::fabs(rounded) < std::ldexp(1.0, 128))
+    return rounded;
   return std::copysign(std::numeric_limits<double>::infinity(), rounded);
 }
 
 TEST_CASE("split_float: the upper part is the value rounded with ties away from zero") {
   nt::for_stratified_patterns([](std::uint32_t bits) {
-    if (nt::is_nan_pattern(bits)) return;
+    if (nt::is_nan_pattern(bits))
+      return;
     const float value = nt::from_pattern(bits);
     const auto high = static_cast<float>(split_ties_away(value).high);
     if (static_cast<double>(high) != expected_high(value) ||

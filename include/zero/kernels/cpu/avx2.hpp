@@ -90,8 +90,8 @@ struct avx2_ops {
                                                                   std::uint16_t* low,
                                                                   const avx2_lanes& a) noexcept {
     const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(a.value, a.value, _CMP_UNORD_Q));
-    const __m256i bits = _mm256_blendv_epi8(_mm256_castps_si256(a.value),
-                                            _mm256_set1_epi32(0x7FC00000), is_nan);
+    const __m256i bits =
+        _mm256_blendv_epi8(_mm256_castps_si256(a.value), _mm256_set1_epi32(0x7FC00000), is_nan);
     const __m256i rounded = _mm256_add_epi32(bits, _mm256_set1_epi32(0x8000));
     store_halves(high, _mm256_srli_epi32(rounded, 16));
     store_halves(low, _mm256_and_si256(bits, _mm256_set1_epi32(0xFFFF)));
@@ -158,7 +158,8 @@ struct avx2_ops {
     _mm256_store_pd(sums.part + 4, _mm256_fmadd_pd(upper, upper, _mm256_load_pd(sums.part + 4)));
   }
   static inline void store_sums(double* target, const square_sums& sums) noexcept {
-    for (std::size_t i = 0; i < lanes; ++i) target[i] = sums.part[i];
+    for (std::size_t i = 0; i < lanes; ++i)
+      target[i] = sums.part[i];
   }
 
  private:

@@ -32,7 +32,8 @@ struct avx512_lanes {
   ~avx512_lanes() = default;
 };
 
-/// `Ops` on AVX-512F. See scalar_ops for the meaning of each operation, avx2_ops for the attributes.
+/// `Ops` on AVX-512F. See scalar_ops for the meaning of each operation, avx2_ops for the
+/// attributes.
 struct avx512_ops {
   using value_type = float;
   using lane_type = avx512_lanes;
@@ -68,8 +69,7 @@ struct avx512_ops {
     const __m512i half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF));
     const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, half), 16);
     const __mmask16 is_nan = _mm512_cmp_ps_mask(a.value, a.value, _CMP_UNORD_Q);
-    store_halves(target,
-                 _mm512_mask_or_epi32(rounded, is_nan, upper, _mm512_set1_epi32(0x0040)));
+    store_halves(target, _mm512_mask_or_epi32(rounded, is_nan, upper, _mm512_set1_epi32(0x0040)));
   }
   [[gnu::target("avx512f,avx2,fma,f16c")]] static inline void store(
       float16* target, const avx512_lanes& a) noexcept {
@@ -91,8 +91,8 @@ struct avx512_ops {
   [[gnu::target("avx512f,avx2,fma,f16c")]] static inline void store_split(
       bfloat16* high, std::uint16_t* low, const avx512_lanes& a) noexcept {
     const __mmask16 is_nan = _mm512_cmp_ps_mask(a.value, a.value, _CMP_UNORD_Q);
-    const __m512i bits = _mm512_mask_mov_epi32(_mm512_castps_si512(a.value), is_nan,
-                                               _mm512_set1_epi32(0x7FC00000));
+    const __m512i bits =
+        _mm512_mask_mov_epi32(_mm512_castps_si512(a.value), is_nan, _mm512_set1_epi32(0x7FC00000));
     const __m512i rounded = _mm512_add_epi32(bits, _mm512_set1_epi32(0x8000));
     store_halves(high, _mm512_srli_epi32(rounded, 16));
     store_halves(low, bits);
@@ -162,7 +162,8 @@ struct avx512_ops {
     _mm512_store_pd(sums.part + 8, _mm512_fmadd_pd(upper, upper, _mm512_load_pd(sums.part + 8)));
   }
   static inline void store_sums(double* target, const square_sums& sums) noexcept {
-    for (std::size_t i = 0; i < lanes; ++i) target[i] = sums.part[i];
+    for (std::size_t i = 0; i < lanes; ++i)
+      target[i] = sums.part[i];
   }
 
  private:

@@ -42,8 +42,10 @@ void run(isa path, const Kernel& kernel) {
     throw usage_error("kernels: " + std::string(isa_name(path)) + " is not on this CPU");
   }
 #if defined(__x86_64__)
-  if (path == isa::avx512) return run_avx512(kernel);
-  if (path == isa::avx2) return run_avx2(kernel);
+  if (path == isa::avx512)
+    return run_avx512(kernel);
+  if (path == isa::avx2)
+    return run_avx2(kernel);
 #endif
   run_scalar(kernel);
 }

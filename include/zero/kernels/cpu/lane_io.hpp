@@ -17,8 +17,7 @@ namespace zero::kernels::cpu {
 template <class To, class From>
 constexpr To convert_element(const From& value) {
   constexpr bool is_narrowing =
-      std::is_same_v<From, double> &&
-      (std::is_same_v<To, bfloat16> || std::is_same_v<To, float16>);
+      std::is_same_v<From, double> && (std::is_same_v<To, bfloat16> || std::is_same_v<To, float16>);
   if constexpr (std::is_constructible_v<To, const From&> && !is_narrowing) {
     return static_cast<To>(value);
   } else {
@@ -53,7 +52,8 @@ struct lane_io {
     } else {
       alignas(64) value_type values[Ops::lanes];
       Ops::store(static_cast<value_type*>(values), lanes);
-      for (std::size_t i = 0; i < Ops::lanes; ++i) target[i] = convert_element<T>(values[i]);
+      for (std::size_t i = 0; i < Ops::lanes; ++i)
+        target[i] = convert_element<T>(values[i]);
     }
   }
 };
@@ -73,21 +73,22 @@ struct lane_storage {
     alignas(64) value_type values[Ops::lanes];
     for (std::size_t i = 0; i < Ops::lanes; ++i) {
       master_type<P> master{};
-      if constexpr (has_master<P>) master = masters[i];
+      if constexpr (has_master<P>)
+        master = masters[i];
       values[i] = zero::detail::opaque(static_cast<value_type>(P::load(parameters[i], master)));
     }
     return Ops::load(static_cast<const value_type*>(values));
   }
 
   [[gnu::always_inline]] static inline void store(parameter_type* parameters,
-                                                  master_type<P>* masters,
-                                                  const lane_type& lanes) {
+                                                  master_type<P>* masters, const lane_type& lanes) {
     alignas(64) value_type values[Ops::lanes];
     Ops::store(static_cast<value_type*>(values), lanes);
     for (std::size_t i = 0; i < Ops::lanes; ++i) {
       master_type<P> master{};
       P::store(values[i], parameters[i], master);
-      if constexpr (has_master<P>) masters[i] = master;
+      if constexpr (has_master<P>)
+        masters[i] = master;
     }
   }
 };
