@@ -12,7 +12,7 @@
 namespace gpt {
 namespace {
 
-/// 1,234,567: no locale has a say in it.
+/// "1,234,567", in every locale.
 std::string grouped(std::uint64_t value) {
   std::string digits = std::to_string(value);
   for (std::size_t i = digits.size(); i > 3; i -= 3) {
@@ -20,6 +20,8 @@ std::string grouped(std::uint64_t value) {
   }
   return digits;
 }
+
+std::uint64_t rounded(double value) { return static_cast<std::uint64_t>(value + 0.5); }
 
 std::string decimals(double value, int places) {
   char text[64];
@@ -55,13 +57,13 @@ class run_table {
 
 void add_memory(run_table& table, bool accumulates) {
   using run = const run_record&;
-  table.heading("bytes held by a rank");
+  table.heading("bytes held by rank 0");
   table.row("  parameters", [](run r) { return grouped(r.held[0].parameters); });
   table.row("  gradients", [](run r) { return grouped(r.held[0].gradients); });
   table.row("  optimizer states", [](run r) { return grouped(r.held[0].optimizer); });
   table.row("  these three", [](run r) { return grouped(r.held[0].model_states()); });
   table.row("  the paper's formula", [](run r) { return paper_of(r).bytes_formula; });
-  table.row("  in bytes", [](run r) { return decimals(paper_of(r).rank_bytes, 0); });
+  table.row("  in bytes", [](run r) { return grouped(rounded(paper_of(r).rank_bytes)); });
   table.row("  padding", [](run r) { return grouped(r.held[0].padding); });
   table.row("  transient buffers", [](run r) { return grouped(r.held[0].transient); });
   if (accumulates) {
@@ -85,7 +87,7 @@ void add_traffic(run_table& table) {
 void add_training(run_table& table, const run_record& first) {
   using run = const run_record&;
   table.heading("training");
-  table.row("  tokens per second", [](run r) { return decimals(r.tokens_per_second, 0); });
+  table.row("  tokens per second", [](run r) { return grouped(rounded(r.tokens_per_second)); });
   table.row("  first loss", [](run r) { return decimals(r.first_loss(), 4); });
   table.row("  last loss", [](run r) { return decimals(r.last_loss(), 4); });
   table.row("  held-out loss", [](run r) { return decimals(r.heldout_loss, 4); });

@@ -13,7 +13,7 @@ namespace gpt {
 
 /// Everything a training run depends on besides the text. Policies go by their names.
 struct run_settings {
-  configuration model;
+  configuration model{};
   std::string stage = "3";
   std::string precision = "bf16_mixed";
   std::string optimizer = "adamw";
@@ -22,7 +22,7 @@ struct run_settings {
   std::uint64_t steps = 320;
   std::uint64_t micro_batches = 1;
   std::uint64_t batch = 8;            ///< sequences of a step, over all ranks and micro-batches
-  std::optional<double> peak_lr;      ///< unset: what suits the optimizer
+  std::optional<double> peak_lr{};     ///< unset: what suits the optimizer
   double clip = 1.0;                  ///< largest norm of the gradient, 0 switches clipping off
   std::uint64_t seed = 1;
   std::uint64_t sampled_bytes = 200;  ///< text to generate after training
