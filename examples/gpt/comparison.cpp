@@ -84,15 +84,17 @@ void add_traffic(run_table& table) {
   table.row("  in elements", [](run r) { return grouped(paper_of(r).volume); });
 }
 
-void add_training(run_table& table, const run_record& first) {
+void add_training(run_table& table, const run_record& first, bool has_others) {
   using run = const run_record&;
   table.heading("training");
   table.row("  tokens per second", [](run r) { return grouped(rounded(r.tokens_per_second)); });
   table.row("  first loss", [](run r) { return decimals(r.first_loss(), 4); });
   table.row("  last loss", [](run r) { return decimals(r.last_loss(), 4); });
   table.row("  held-out loss", [](run r) { return decimals(r.heldout_loss, 4); });
-  table.row("  values equal stage " + first.settings.stage + "'s",
-            [&](run r) { return has_equal_values(r, first) ? "bitwise" : "NO"; });
+  if (has_others) {
+    table.row("  values equal stage " + first.settings.stage + "'s",
+              [&](run r) { return has_equal_values(r, first) ? "bitwise" : "NO"; });
+  }
 }
 
 }  // namespace
@@ -103,7 +105,7 @@ std::string comparison_table(std::span<const run_record> runs) {
   table.row("stage", [](const run_record& r) { return r.settings.stage; });
   add_memory(table, first.settings.micro_batches > 1);
   add_traffic(table);
-  add_training(table, first);
+  add_training(table, first, runs.size() > 1);
   return first.settings.precision + ", " + first.settings.optimizer + ", N = " +
          std::to_string(first.settings.ranks) + " ranks, Psi = " + grouped(first.psi) +
          " parameters, " + std::to_string(first.settings.steps) + " steps of " +
