@@ -8,5 +8,5 @@ target_compile_options(zero_dev_flags INTERFACE
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 reports overlapping copies behind checks that it inlined but could not evaluate, so that
   # one warning does not stop a build.
-  target_compile_options(zero_dev_flags INTERFACE -fconcepts-diagnostics-depth=3 -Wno-error=restrict)
+  target_compile_options(zero_dev_flags INTERFACE -fconcepts-diagnostics-depth=3)
 endif()

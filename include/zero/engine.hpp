@@ -151,9 +151,9 @@ class engine<S, P, C, O> {
 
   // --- what there is --------------------------------------------------------------------------
 
-  /// All parameters of this rank in layout order, padding included; offsets by `layout().offset`
-  /// inside each unit. Waits for gathers in flight. Addresses are fixed for the engine's life.
-  /// Exists where parameters are replicated (stages 0 to 2).
+  /// A tensor's parameters without a scope, where they are replicated (stages 0 to 2; a compile
+  /// error at stage 3). Waits for the gather of its unit. The address is fixed for the engine's
+  /// life, the values change with every step.
   range<const parameter_type, full, space> parameters(tensor_id tensor, queue q = {})
     requires(!S::partitions_parameters)
   {

@@ -197,9 +197,8 @@ class pass_base {
   /// Ends the pass. Collective: every rank. Throws: usage_error when a unit is still open or was
   /// left out; communicator errors.
   void end() {
-    Core& core = this->core();
+    core().end_pass();
     core_ = nullptr;
-    core.end_pass();
   }
 
  protected:

@@ -190,10 +190,10 @@ TEST_CASE("tensors are reached through their open unit") {
                         [](any_engine& e) {
                           const auto pass = e.train();
                           run_forward(*pass);
-                          const std::vector<float> values(37);
+                          const std::vector<float> values(8 * 13);
                           pass->backward(unit("head"))->add(tensor("block1.weight"), values);
                         }),
-              "values");
+              "unit \"block1\" is not open in the backward traversal");
   check_usage(misuse_of(stage_kind::stage2,
                         [](any_engine& e) {
                           const auto pass = e.train();

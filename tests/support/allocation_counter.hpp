@@ -9,4 +9,7 @@ namespace zero::test {
 /// posix_memalign, aligned_alloc.
 std::uint64_t allocations_of_this_thread() noexcept;
 
+/// The bytes asked for by these allocations; freeing does not take anything back.
+std::uint64_t allocated_bytes_of_this_thread() noexcept;
+
 }  // namespace zero::test

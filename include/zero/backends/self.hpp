@@ -73,7 +73,7 @@ class self_communicator {
                                  in.size());
     begin("all_gather");
     if (!in.empty() && in.data() != out.data()) {
-      std::memcpy(out.data(), in.data(), in.size() * sizeof(T));
+      std::memmove(out.data(), in.data(), in.size() * sizeof(T));
     }
     return {};
   }

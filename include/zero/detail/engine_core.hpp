@@ -212,11 +212,14 @@ class engine_core {
       function();
     } catch (const usage_error&) {
       throw;
-    } catch (const mismatch_error& e) {
+    } catch (const mismatch_error&) {
       // Every rank knows of a mismatch, and no state has changed.
       throw;
     } catch (const std::exception& e) {
       fail(std::current_exception(), e.what());
+      throw;
+    } catch (...) {
+      fail(std::current_exception(), "an exception that is not a std::exception");
       throw;
     }
   }

@@ -215,22 +215,41 @@ class step_lister {
   using phase = planned_collective::phase;
 
   void traverse(phase when, bool reduces) {
-    std::vector<unit_id> order = plan_.schedule;
-    if (when == phase::backward) std::reverse(order.begin(), order.end());
-    std::vector<bool> gathered(layout_.unit_count(), !gathers(when));
-    const auto ensure = [&](std::size_t position) {
-      if (position >= order.size() || gathered[order[position].value]) return;
-      gathered[order[position].value] = true;
-      gather(order[position], true, when, plan_.request.bytes.parameter);
-      gather(order[position], false, when, plan_.request.bytes.parameter);
-    };
-    std::vector<std::size_t> last_use(layout_.unit_count());
-    for (std::size_t p = 0; p < order.size(); ++p) last_use[order[p].value] = p;
-    for (std::size_t p = 0; p < order.size(); ++p) {
-      ensure(p);
-      ensure(p + 1);  // the prefetch
-      if (when == phase::backward && reduces && last_use[order[p].value] == p) reduce(order[p]);
+    order_ = plan_.schedule;
+    gathered_.assign(layout_.unit_count(), !gathers(when));
+    std::vector<unit_id> uses(layout_.uses().begin(), layout_.uses().end());
+    if (when == phase::backward) {
+      std::reverse(order_.begin(), order_.end());
+      std::reverse(uses.begin(), uses.end());
     }
+    std::size_t position = 0;
+    for (const unit_id use : uses) {
+      // A use opens the units its tensors are tied to along with its own, and closes all of them.
+      const std::size_t end = position + layout_.tied_units(use).size() + 1;
+      for (std::size_t p = position; p < end; ++p) {
+        ensure_gathered(p, when);
+        ensure_gathered(p + 1, when);  // the prefetch
+      }
+      if (when == phase::backward && reduces) reduce_finished(use, end);
+      position = end;
+    }
+  }
+
+  void ensure_gathered(std::size_t position, phase when) {
+    if (position >= order_.size() || gathered_[order_[position].value]) return;
+    gathered_[order_[position].value] = true;
+    gather(order_[position], true, when, plan_.request.bytes.parameter);
+    gather(order_[position], false, when, plan_.request.bytes.parameter);
+  }
+
+  /// The units of a use that have no further use in this traversal; its own unit closes first.
+  void reduce_finished(unit_id use, std::size_t end) {
+    const auto reduce_if_last = [&](unit_id unit) {
+      const auto rest = order_.begin() + static_cast<std::ptrdiff_t>(end);
+      if (std::find(rest, order_.end(), unit) == order_.end()) reduce(unit);
+    };
+    reduce_if_last(use);
+    for (const unit_id tied : layout_.tied_units(use)) reduce_if_last(tied);
   }
 
   bool gathers(phase when) const noexcept {
@@ -261,6 +280,8 @@ class step_lister {
 
   const model_layout& layout_;
   const plan& plan_;
+  std::vector<unit_id> order_;    ///< of the traversal that is listed
+  std::vector<bool> gathered_;
   std::vector<planned_collective> list_;
 };
 
