@@ -13,9 +13,9 @@ set xlabel "step"
 set ylabel "nats per byte"
 set grid ytics linecolor rgb "#dddddd"
 set key top right
-set yrange [0:6]
 stats "losses.tsv" using 1 skip 1 nooutput
 set xrange [0:STATS_max]
+set yrange [0:6]
 # The mean of the last 20 steps, as they come.
 window = 20
 array recent[window]
