@@ -4,7 +4,6 @@
 // and counts are those of the backend behind it. Without arguments both backends run and are compared.
 
 #include <zero/adapters/any_communicator.hpp>
-#include <zero/backends/metered.hpp>
 #include <zero/zero.hpp>
 
 #include <cstdio>
@@ -52,17 +51,9 @@ std::vector<float> train_on(std::string_view backend, int ranks) {
     zero::any_communicator any(self);
     return train(any);
   }
-  auto results = zero::run_threads(ranks, [](zero::threads_communicator& threads) {
-    // A decorator is one more choice at run time; this one counts what passes.
-    zero::metered counted(threads);
-    zero::any_communicator any(counted);
-    auto values = train(any);
-    const zero::traffic_counters seen = counted.counters();
-    if (threads.rank() == 0) {
-      std::printf("  the meter saw %llu all-gathers\n",
-                  static_cast<unsigned long long>(seen[zero::collective::all_gather].calls));
-    }
-    return values;
+  const auto results = zero::run_threads(ranks, [](zero::threads_communicator& threads) {
+    zero::any_communicator any(threads);
+    return train(any);
   });
   return results.front();
 }
