@@ -154,9 +154,10 @@ class engine<S, P, C, O> {
   /// A tensor's parameters without a scope, where they are replicated (stages 0 to 2; a compile
   /// error at stage 3). Waits for the gather of its unit. The address is fixed for the engine's
   /// life, the values change with every step.
-  range<const parameter_type, full, space> parameters(tensor_id tensor, queue q = {})
-    requires(!S::partitions_parameters)
-  {
+  range<const parameter_type, full, space> parameters(tensor_id tensor, queue q = {}) {
+    static_assert(!S::partitions_parameters,
+                  "zero: engine.parameters(tensor) needs a stage that replicates parameters (0 to "
+                  "2); at stage 3 read them in pass.forward(unit)");
     core_.check_failure();
     const tensor_info info = core_.owner_info(tensor);
     core_.parameters.wait(info.unit, q);

@@ -80,61 +80,46 @@ struct fp32 {
   }
 };
 
-/// bf16 parameters and gradients, fp32 master and moments: 2 + 2 + 12 bytes per element.
-struct bf16_mixed {
-  static constexpr std::string_view name = "bf16_mixed";
-  using parameter_type = bfloat16;
-  using gradient_type = bfloat16;
+namespace detail {
+
+/// What the mixed policies share: a parameter in 16 bits beside its fp32 master.
+template <class Parameter, class Gradient>
+struct with_fp32_master {
+  using parameter_type = Parameter;
+  using gradient_type = Gradient;
   using accumulation_type = float;
   using moment_type = float;
   using compute_type = float;
   using master_storage = float;
+
+  static constexpr float load(Parameter, float master) noexcept { return master; }
+  static constexpr void store(float value, Parameter& parameter, float& master) noexcept {
+    master = value;
+    parameter = Parameter{value};
+  }
+};
+
+}  // namespace detail
+
+/// bf16 parameters and gradients, fp32 master and moments: 2 + 2 + 12 bytes per element.
+struct bf16_mixed : detail::with_fp32_master<bfloat16, bfloat16> {
+  static constexpr std::string_view name = "bf16_mixed";
   using loss_scaling = no_loss_scaling;
   static constexpr bool scales_before_rounding = false;
-
-  static constexpr float load(bfloat16, float master) noexcept { return master; }
-  static constexpr void store(float value, bfloat16& parameter, float& master) noexcept {
-    master = value;
-    parameter = bfloat16{value};
-  }
 };
 
 /// fp16 parameters and gradients with dynamic loss scaling, fp32 master and moments: 2 + 2 + 12.
-struct fp16_mixed {
+struct fp16_mixed : detail::with_fp32_master<float16, float16> {
   static constexpr std::string_view name = "fp16_mixed";
-  using parameter_type = float16;
-  using gradient_type = float16;
-  using accumulation_type = float;
-  using moment_type = float;
-  using compute_type = float;
-  using master_storage = float;
   using loss_scaling = dynamic_loss_scaling;
   static constexpr bool scales_before_rounding = true;
-
-  static constexpr float load(float16, float master) noexcept { return master; }
-  static constexpr void store(float value, float16& parameter, float& master) noexcept {
-    master = value;
-    parameter = float16{value};
-  }
 };
 
 /// bf16 parameters, fp32 gradients: 2 + 4 + 12 bytes per element (Megatron-LM's default).
-struct bf16_mixed_fp32_gradients {
+struct bf16_mixed_fp32_gradients : detail::with_fp32_master<bfloat16, float> {
   static constexpr std::string_view name = "bf16_mixed_fp32_gradients";
-  using parameter_type = bfloat16;
-  using gradient_type = float;
-  using accumulation_type = float;
-  using moment_type = float;
-  using compute_type = float;
-  using master_storage = float;
   using loss_scaling = no_loss_scaling;
   static constexpr bool scales_before_rounding = false;
-
-  static constexpr float load(bfloat16, float master) noexcept { return master; }
-  static constexpr void store(float value, bfloat16& parameter, float& master) noexcept {
-    master = value;
-    parameter = bfloat16{value};
-  }
 };
 
 /// bf16 parameter plus the 16 bits that are missing from the fp32 master: 2 + 2 + 10 bytes.

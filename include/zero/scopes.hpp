@@ -271,17 +271,21 @@ class training_pass : public detail::pass_base<Core> {
   void gradient_ready(tensor_id tensor, queue q = {}) { this->core().gradient_ready(tensor, q); }
 
   /// The gradient of a tensor where gradients are replicated (stages 0 and 1): no scope is
-  /// needed, and `end()` reduces what no scope has reduced.
-  range<gradient_type, partial, space> gradients(tensor_id tensor) const
-    requires(!Core::stage::partitions_gradients)
-  {
-    return {this->core().replicated_gradient(tensor, false),
-            this->core().owner_info(tensor).elements};
+  /// needed, and `end()` reduces what no scope has reduced. A compile error at stages 2 and 3.
+  range<gradient_type, partial, space> gradients(tensor_id tensor) const {
+    return replicated(tensor, false);
   }
-  range<gradient_type, partial, space> gradients(tensor_id tensor, overwrite_t) const
-    requires(!Core::stage::partitions_gradients)
-  {
-    return {this->core().replicated_gradient(tensor, true),
+  range<gradient_type, partial, space> gradients(tensor_id tensor, overwrite_t) const {
+    return replicated(tensor, true);
+  }
+  static constexpr bool has_replicated_gradients = !Core::stage::partitions_gradients;
+
+ private:
+  range<gradient_type, partial, space> replicated(tensor_id tensor, bool overwrites) const {
+    static_assert(has_replicated_gradients,
+                  "zero: pass.gradients(tensor) needs a stage that replicates gradients (0 or 1); "
+                  "at stages 2 and 3 write them in pass.backward(unit)");
+    return {this->core().replicated_gradient(tensor, overwrites),
             this->core().owner_info(tensor).elements};
   }
 };

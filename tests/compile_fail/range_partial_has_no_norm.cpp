@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: partial|full|convert
+// expect: partial|no matching function for call to .norm
 #include <zero/zero.hpp>
 
 // The norm of unreduced gradients: the mistake that a role in the type prevents.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gradients|constraints|no matching
+// expect: zero: pass\.gradients\(tensor\) needs a stage that replicates gradients \(0 or 1\)
 #include <zero/zero.hpp>
 
 using engine_type =

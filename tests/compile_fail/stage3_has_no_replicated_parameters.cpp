@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: parameters|constraints|no matching
+// expect: zero: engine\.parameters\(tensor\) needs a stage that replicates parameters \(0 to 2\)
 #include <zero/zero.hpp>
 
 using engine_type =

@@ -67,11 +67,11 @@ class typed_pass final : public any_pass {
     training([&](auto& pass) { pass.gradient_ready(tensor); });
   }
   void add_replicated(tensor_id tensor, std::span<const float> values) override {
-    if constexpr (requires { pass_.gradients(tensor); }) {
+    if constexpr (requires { requires Pass::has_replicated_gradients; }) {
       const auto gradients = pass_.gradients(tensor);
       kernels::accumulate(host_space{}, values.data(), gradients.data(), gradients.size());
     } else {
-      throw usage_error("gradients are partitioned");
+      throw usage_error("there are no replicated gradients");
     }
   }
   float loss_scale() const override {
