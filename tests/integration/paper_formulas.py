@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # programs: compare_stages
-# timeout: 120
+# timeout: 300
 """paper_formulas.py BIN_DIR | FILE...: holds runs against the paper, without the library.
 
 A FILE is what compare_stages --json wrote; given the folder of the programs, it runs
