@@ -16,8 +16,13 @@ namespace {
 
 template <class S, class P, class O>
 constexpr trainer_entry entry() {
-  return {S::name, P::name, O::name, zero::flags_of<S>(), zero::bytes_of<P, O>(),
-          zero::has_master<P>, &train_rank<S, P, O>};
+  return {S::name,
+          P::name,
+          O::name,
+          zero::flags_of<S>(),
+          zero::bytes_of<P, O>(),
+          zero::has_master<P>,
+          &train_rank<S, P, O>};
 }
 
 template <class P>
@@ -42,16 +47,20 @@ constexpr auto joined(const std::array<trainer_entry, Sizes>&... parts) {
   return all;
 }
 
-constexpr auto trainers = joined(
-    all_stages<zero::fp32>(), all_stages<zero::bf16_mixed>(), all_stages<zero::fp16_mixed>(),
-    all_stages<zero::bf16_mixed_fp32_gradients>(), all_stages<zero::bf16_remainder>(),
-    two_stages<zero::adam>(), two_stages<zero::lion>(), two_stages<zero::sgd>());
+constexpr auto trainers =
+    joined(all_stages<zero::fp32>(), all_stages<zero::bf16_mixed>(), all_stages<zero::fp16_mixed>(),
+           all_stages<zero::bf16_mixed_fp32_gradients>(), all_stages<zero::bf16_remainder>(),
+           two_stages<zero::adam>(), two_stages<zero::lion>(), two_stages<zero::sgd>());
 
-std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\""; }
+std::string quoted(std::string_view name) {
+  return "\"" + std::string(name) + "\"";
+}
 
 }  // namespace
 
-std::span<const trainer_entry> all_trainers() { return trainers; }
+std::span<const trainer_entry> all_trainers() {
+  return trainers;
+}
 
 const trainer_entry& find_trainer(std::string_view stage, std::string_view precision,
                                   std::string_view optimizer) {

@@ -17,8 +17,8 @@ struct command {
   std::vector<std::string> stages;      ///< one for train_gpt
   std::vector<std::string> precisions;  ///< one for train_gpt
   corpus_options data;
-  std::string json_file;                ///< empty: none
-  std::string losses_file;              ///< empty: none
+  std::string json_file;    ///< empty: none
+  std::string losses_file;  ///< empty: none
   bool is_quiet = false;
 
   /// The settings of one of the runs.

@@ -62,7 +62,9 @@ example::exit_code compare(const gpt::command& what) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return gpt::run_command({"compare_stages", "Trains a byte-level GPT under several ZeRO stages and "
-                                             "compares what they hold, move and compute.", true},
+  return gpt::run_command({"compare_stages",
+                           "Trains a byte-level GPT under several ZeRO stages and "
+                           "compares what they hold, move and compute.",
+                           true},
                           argc, argv, compare);
 }

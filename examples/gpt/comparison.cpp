@@ -21,7 +21,9 @@ std::string grouped(std::uint64_t value) {
   return digits;
 }
 
-std::uint64_t rounded(double value) { return static_cast<std::uint64_t>(value + 0.5); }
+std::uint64_t rounded(double value) {
+  return static_cast<std::uint64_t>(value + 0.5);
+}
 
 std::string decimals(double value, int places) {
   char text[64];
@@ -106,8 +108,8 @@ std::string comparison_table(std::span<const run_record> runs) {
   add_memory(table, first.settings.micro_batches > 1);
   add_traffic(table);
   add_training(table, first, runs.size() > 1);
-  return first.settings.precision + ", " + first.settings.optimizer + ", N = " +
-         std::to_string(first.settings.ranks) + " ranks, Psi = " + grouped(first.psi) +
+  return first.settings.precision + ", " + first.settings.optimizer +
+         ", N = " + std::to_string(first.settings.ranks) + " ranks, Psi = " + grouped(first.psi) +
          " parameters, " + std::to_string(first.settings.steps) + " steps of " +
          grouped(tokens_per_step(first.settings)) + " tokens\n" +
          "held-out text: " + decimals(first.unigram_heldout, 4) + " nats per byte by byte " +

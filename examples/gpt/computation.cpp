@@ -20,8 +20,7 @@ void computation::forward(std::uint64_t use, std::span<const float* const> param
   } else if (logits_.empty()) {
     mean_loss_ = head_forward<float>(embedding_from<const float*>(parameters), targets_, state_);
   } else {
-    head_logits<float>(embedding_from<const float*>(parameters), state_, logits_position_,
-                       logits_);
+    head_logits<float>(embedding_from<const float*>(parameters), state_, logits_position_, logits_);
   }
 }
 
@@ -88,8 +87,8 @@ void heldout_score::load(std::uint64_t pass, computation& into) const {
 void heldout_score::add(std::uint64_t pass, const computation& scored) {
   std::uint64_t sequence = 0;
   for (const evaluation_window& window : windows(pass)) {
-    const auto losses = scored.losses(sequence).subspan(window.skipped,
-                                                        window.length - window.skipped);
+    const auto losses =
+        scored.losses(sequence).subspan(window.skipped, window.length - window.skipped);
     for (const float loss : losses) {
       sum_ += static_cast<double>(loss);
     }

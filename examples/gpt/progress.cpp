@@ -13,9 +13,13 @@ progress::progress(bool is_quiet)
       start_(clock::now()),
       last_(start_) {}
 
-progress::~progress() { end(); }
+progress::~progress() {
+  end();
+}
 
-void progress::begin(const std::string& what) { what_ = what; }
+void progress::begin(const std::string& what) {
+  what_ = what;
+}
 
 void progress::step(std::uint64_t step, std::uint64_t steps, double loss) {
   if (is_quiet_) {

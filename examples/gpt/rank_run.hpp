@@ -31,17 +31,17 @@ struct training_job {
 
 /// What one rank saw of a run.
 struct rank_run {
-  zero::held_bytes held;               ///< by the engine's arena
-  std::uint64_t allocated_bytes = 0;   ///< by the memory resource that the engine was given
-  zero::traffic_counters counted;      ///< by the meter, in the last step
-  zero::moved_elements booked;         ///< by the engine's ledger, in the last step
-  std::vector<double> losses;          ///< of each step, the mean over this rank's sequences
+  zero::held_bytes held;              ///< by the engine's arena
+  std::uint64_t allocated_bytes = 0;  ///< by the memory resource that the engine was given
+  zero::traffic_counters counted;     ///< by the meter, in the last step
+  zero::moved_elements booked;        ///< by the engine's ledger, in the last step
+  std::vector<double> losses;         ///< of each step, the mean over this rank's sequences
   std::vector<double> step_seconds;
-  double heldout_nats = 0;             ///< what this rank's part of the held-out text costs
+  double heldout_nats = 0;  ///< what this rank's part of the held-out text costs
   std::uint64_t skipped_steps = 0;
   std::uint64_t parameters_hash = 0;
   std::uint64_t masters_hash = 0;
-  std::string sample;                  ///< the same on every rank
+  std::string sample;  ///< the same on every rank
 };
 
 /// Trains on one rank from the first value to the last hash. Defined in trainer.hpp, instantiated

@@ -71,11 +71,10 @@ struct measured_rank {
   explicit measured_rank(const std::vector<double>& row) {
     std::size_t position = 0;
     const auto next = [&] { return static_cast<std::uint64_t>(row.at(position++)); };
-    for (std::uint64_t* field : {&held.parameters, &held.gradients, &held.optimizer,
-                                 &held.accumulation, &held.padding, &held.transient,
-                                 &allocated_bytes, &moved.reduce_scatter, &moved.all_gather,
-                                 &moved.all_reduce, &moved.broadcast, &moved.padding,
-                                 &moved.wire_bytes}) {
+    for (std::uint64_t* field :
+         {&held.parameters, &held.gradients, &held.optimizer, &held.accumulation, &held.padding,
+          &held.transient, &allocated_bytes, &moved.reduce_scatter, &moved.all_gather,
+          &moved.all_reduce, &moved.broadcast, &moved.padding, &moved.wire_bytes}) {
       *field = next();
     }
     meter_and_ledger_agree = next() == 1;
@@ -143,16 +142,16 @@ double median(std::vector<double> values) {
 /// The first steps are left out: they warm the caches.
 double median_step_seconds(const rank_run& run) {
   const std::size_t first = run.step_seconds.size() > 3 ? 3 : 0;
-  return median({run.step_seconds.begin() + static_cast<std::ptrdiff_t>(first),
-                 run.step_seconds.end()});
+  return median(
+      {run.step_seconds.begin() + static_cast<std::ptrdiff_t>(first), run.step_seconds.end()});
 }
 
 std::uint64_t padding_of(const zero::model_layout& layout, int ranks) {
   std::uint64_t padding = 0;
   for (std::uint32_t u = 0; u < layout.unit_count(); ++u) {
     const zero::unit_id unit{u};
-    const zero::partition cut = zero::make_partition(layout.flat_elements(unit, true), ranks,
-                                                     layout.alignment_elements());
+    const zero::partition cut =
+        zero::make_partition(layout.flat_elements(unit, true), ranks, layout.alignment_elements());
     padding += cut.padded_elements() - layout.real_elements(unit, true);
   }
   return padding;
@@ -174,8 +173,8 @@ std::string formula_text(const zero::state_formula& formula) {
 
 double run_record::last_loss() const {
   const std::size_t count = std::min<std::size_t>(losses.size(), 10);
-  const double sum = std::accumulate(losses.end() - static_cast<std::ptrdiff_t>(count),
-                                     losses.end(), 0.0);
+  const double sum =
+      std::accumulate(losses.end() - static_cast<std::ptrdiff_t>(count), losses.end(), 0.0);
   return sum / static_cast<double>(count);
 }
 

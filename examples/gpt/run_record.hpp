@@ -20,18 +20,18 @@ struct run_record {
   std::uint64_t padding_elements = 0;  ///< behind and between them, over all ranks
   std::vector<zero::held_bytes> held;  ///< of each rank
   std::vector<zero::held_bytes> predicted;
-  zero::moved_elements moved;          ///< in the last step, counted by the meter of rank 0
+  zero::moved_elements moved;  ///< in the last step, counted by the meter of rank 0
   zero::moved_elements predicted_moved;
-  std::vector<double> losses;          ///< of each step, the mean over the global batch
-  double heldout_loss = 0;             ///< nats per byte
+  std::vector<double> losses;  ///< of each step, the mean over the global batch
+  double heldout_loss = 0;     ///< nats per byte
   double unigram_heldout = 0;
   double bigram_heldout = 0;
   std::uint64_t skipped_steps = 0;
   double tokens_per_second = 0;
   std::string parameters_xxh64;
-  std::string masters_xxh64;           ///< empty where there are no masters
+  std::string masters_xxh64;  ///< empty where there are no masters
   std::string sample;
-  std::vector<std::string> failures;   ///< what was not as it should be, in words
+  std::vector<std::string> failures;  ///< what was not as it should be, in words
 
   double first_loss() const { return losses.front(); }
   /// The mean of the last ten steps.
@@ -40,11 +40,11 @@ struct run_record {
 
 /// The paper's numbers for a run.
 struct paper_figures {
-  std::string bytes_formula;           ///< of one rank, "4 Psi + 12 Psi/N"
-  std::uint64_t all_ranks_bytes = 0;   ///< of all ranks together, exact
+  std::string bytes_formula;          ///< of one rank, "4 Psi + 12 Psi/N"
+  std::uint64_t all_ranks_bytes = 0;  ///< of all ranks together, exact
   double rank_bytes = 0;
-  std::string volume_formula;          ///< "2 Psi"
-  std::uint64_t volume = 0;            ///< elements per step
+  std::string volume_formula;  ///< "2 Psi"
+  std::uint64_t volume = 0;    ///< elements per step
 };
 paper_figures paper_of(const run_record& record);
 

@@ -40,8 +40,8 @@ void check(const run_settings& settings) {
   require(settings.batch >= 1 && settings.batch % shares(settings) == 0,
           "--batch " + std::to_string(settings.batch) +
               " counts the sequences of all ranks; it must be a positive multiple of ranks x "
-              "micro-batches = " + std::to_string(settings.ranks) + " x " +
-              std::to_string(settings.micro_batches));
+              "micro-batches = " +
+              std::to_string(settings.ranks) + " x " + std::to_string(settings.micro_batches));
   const double peak = settings.peak_lr.value_or(1.0);
   require(std::isfinite(peak) && peak > 0, "--lr " + std::to_string(peak) + " must be positive");
   require(std::isfinite(settings.clip) && settings.clip >= 0,
@@ -72,8 +72,8 @@ double learning_rate(const run_settings& settings, std::uint64_t step) {
   if (step <= rising_steps) {
     return peak * static_cast<double>(step) / static_cast<double>(rising_steps);
   }
-  const double progress = static_cast<double>(step - rising_steps) /
-                          static_cast<double>(settings.steps - rising_steps);
+  const double progress =
+      static_cast<double>(step - rising_steps) / static_cast<double>(settings.steps - rising_steps);
   const double cosine = 0.5 * (1.0 + std::cos(std::numbers::pi * std::min(progress, 1.0)));
   return peak * (lowest + (1.0 - lowest) * cosine);
 }

@@ -21,9 +21,9 @@ struct run_settings {
   int ranks = 4;
   std::uint64_t steps = 320;
   std::uint64_t micro_batches = 1;
-  std::uint64_t batch = 8;            ///< sequences of a step, over all ranks and micro-batches
-  std::optional<double> peak_lr{};     ///< unset: what suits the optimizer
-  double clip = 1.0;                  ///< largest norm of the gradient, 0 switches clipping off
+  std::uint64_t batch = 8;          ///< sequences of a step, over all ranks and micro-batches
+  std::optional<double> peak_lr{};  ///< unset: what suits the optimizer
+  double clip = 1.0;                ///< largest norm of the gradient, 0 switches clipping off
   std::uint64_t seed = 1;
   std::uint64_t sampled_bytes = 200;  ///< text to generate after training
 };

@@ -39,6 +39,6 @@ example::exit_code train_one(const gpt::command& what) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return gpt::run_command(
-      {"train_gpt", "Trains a byte-level GPT under one ZeRO stage.", false}, argc, argv, train_one);
+  return gpt::run_command({"train_gpt", "Trains a byte-level GPT under one ZeRO stage.", false},
+                          argc, argv, train_one);
 }

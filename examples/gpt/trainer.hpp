@@ -186,10 +186,10 @@ rank_run train_rank(rank_communicator& communicator, const training_job& job) {
   zero::counting_memory memory;
   engine_type engine(communicator, job.model.layout(), optimizer_for_gpt<Optimizer>(),
                      {.accumulation = accumulation_of(settings), .memory = &memory});
-  engine.initialize([&](const zero::tensor_info& tensor, std::uint64_t first,
-                        std::span<float> values) {
-    job.model.initial_values(tensor, first, values);
-  });
+  engine.initialize(
+      [&](const zero::tensor_info& tensor, std::uint64_t first, std::span<float> values) {
+        job.model.initial_values(tensor, first, values);
+      });
 
   rank_run run;
   trainer<engine_type> loop(engine, job);
@@ -199,7 +199,8 @@ rank_run train_rank(rank_communicator& communicator, const training_job& job) {
     run.losses.push_back(loop.step(step));
     const std::chrono::duration<double> seconds = trainer<engine_type>::clock::now() - begin;
     run.step_seconds.push_back(seconds.count());
-    if (job.report != nullptr) job.report->step(step, settings.steps, run.losses.back());
+    if (job.report != nullptr)
+      job.report->step(step, settings.steps, run.losses.back());
   }
   run.counted = communicator.counters();
   run.booked = engine.ledger().step;
@@ -207,9 +208,11 @@ rank_run train_rank(rank_communicator& communicator, const training_job& job) {
   run.allocated_bytes = memory.held_bytes();
   run.skipped_steps = engine.skipped_steps();
   run.parameters_hash = loop.parameters_hash();
-  if constexpr (zero::has_master<Precision>) run.masters_hash = loop.masters_hash();
+  if constexpr (zero::has_master<Precision>)
+    run.masters_hash = loop.masters_hash();
   run.heldout_nats = loop.heldout_nats();
-  if (settings.sampled_bytes > 0) run.sample = loop.sample();
+  if (settings.sampled_bytes > 0)
+    run.sample = loop.sample();
   return run;
 }
 

@@ -13,7 +13,7 @@ static_assert(std::endian::native == std::endian::little);
 
 struct xxh64::state {
   std::unique_ptr<XXH64_state_t, decltype(&XXH64_freeState)> handle{XXH64_createState(),
-                                                                   &XXH64_freeState};
+                                                                    &XXH64_freeState};
 };
 
 xxh64::xxh64() : state_(std::make_unique<state>()) {
@@ -31,7 +31,9 @@ void xxh64::add(std::span<const std::byte> bytes) {
   }
 }
 
-std::uint64_t xxh64::value() const { return XXH64_digest(state_->handle.get()); }
+std::uint64_t xxh64::value() const {
+  return XXH64_digest(state_->handle.get());
+}
 
 std::string hex_digits(std::uint64_t value) {
   constexpr char digits[] = "0123456789abcdef";

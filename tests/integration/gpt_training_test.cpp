@@ -32,14 +32,20 @@ corpus sample_text_of(std::size_t bytes) {
   const std::string_view line = "the quick brown fox jumps over the lazy dog, and so on. ";
   corpus text;
   for (std::size_t i = 0; i < bytes; ++i) {
-    text.training.push_back(static_cast<std::uint8_t>(line[i * 7 % 5 == 0 ? i % 9 : i % line.size()]));
+    text.training.push_back(
+        static_cast<std::uint8_t>(line[i * 7 % 5 == 0 ? i % 9 : i % line.size()]));
   }
   text.heldout.assign(text.training.begin() + 31, text.training.begin() + 231);
   return text;
 }
 
 run_settings tiny_run() {
-  return {.model = tiny, .stage = "0", .precision = "fp32", .ranks = 2, .steps = 4, .batch = 4,
+  return {.model = tiny,
+          .stage = "0",
+          .precision = "fp32",
+          .ranks = 2,
+          .steps = 4,
+          .batch = 4,
           .sampled_bytes = 0};
 }
 
@@ -55,14 +61,15 @@ std::vector<std::string> found_in(const std::function<void(rank_run&)>& spoil) {
   const corpus text = sample_text_of(2000);
   const described_model model(settings.model, settings.seed);
   const trainer_entry& trainer = find_trainer("0", "fp32", "adamw");
-  return zero::run_threads(1, [&](zero::threads_communicator& threads) {
-           zero::any_communicator backend(threads);
-           rank_communicator communicator(backend);
-           const training_job job{settings, text, model};
-           rank_run run = trainer.train(communicator, job);
-           spoil(run);
-           return combine(communicator, job, trainer, run).failures;
-         })
+  return zero::run_threads(1,
+                           [&](zero::threads_communicator& threads) {
+                             zero::any_communicator backend(threads);
+                             rank_communicator communicator(backend);
+                             const training_job job{settings, text, model};
+                             rank_run run = trainer.train(communicator, job);
+                             spoil(run);
+                             return combine(communicator, job, trainer, run).failures;
+                           })
       .front();
 }
 

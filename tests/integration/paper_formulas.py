@@ -56,7 +56,8 @@ def check_row(row):
     for state, size, is_partitioned in states:
         wanted = size * psi * (1 if is_partitioned else ranks)
         held = [rank[state] for rank in row["held"]]
-        check(sum(held) == wanted, "%s: %s hold %d bytes, not %d" % (what, state, sum(held), wanted))
+        check(sum(held) == wanted,
+              "%s: %s hold %d bytes, not %d" % (what, state, sum(held), wanted))
         if not is_partitioned:
             check(all(one == size * psi for one in held), "%s: %s differ by rank" % (what, state))
         together += sum(held)

@@ -181,8 +181,7 @@ TEST_CASE("training: ranks score every byte of the held-out text once") {
       }
       CAPTURE(ranks, sequences);
       CHECK(seen[0] == 0);
-      CHECK(std::vector<int>(seen.begin() + 1, seen.end()) ==
-            std::vector<int>(text.size() - 1, 1));
+      CHECK(std::vector<int>(seen.begin() + 1, seen.end()) == std::vector<int>(text.size() - 1, 1));
     }
   }
 }
