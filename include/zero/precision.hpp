@@ -26,6 +26,26 @@ struct dynamic_loss_scaling {
 /// Stands for `master_storage = void` where an object is needed: it holds nothing.
 struct no_master {};
 
+namespace detail {
+
+template <class P>
+using master_of = std::conditional_t<std::is_void_v<typename P::master_storage>, no_master,
+                                     typename P::master_storage>;
+
+}  // namespace detail
+
+/// The exact map between the stored bits and the value that the optimizer updates:
+/// `load(parameter, master)` and `store(value, parameter&, master&)`, with no_master in the place
+/// of the master where `master_storage` is void.
+template <class P>
+concept HasStorage = requires(const typename P::parameter_type& stored,
+                              const detail::master_of<P>& kept,
+                              typename P::parameter_type& parameter,
+                              detail::master_of<P>& master, typename P::compute_type value) {
+  { P::load(stored, kept) } -> std::convertible_to<typename P::compute_type>;
+  P::store(value, parameter, master);
+};
+
 /// Element types of the model states and the exact map between the stored bits and the fp32 value
 /// that the optimizer updates.
 ///
@@ -50,13 +70,12 @@ concept Precision = requires {
   { P::scales_before_rounding } -> std::convertible_to<bool>;
   { P::loss_scaling::is_dynamic } -> std::convertible_to<bool>;
   requires std::floating_point<typename P::compute_type>;
+  requires HasStorage<P>;
 };
 
 /// The stored type of a policy's master, no_master where there is none.
 template <Precision P>
-using master_type =
-    std::conditional_t<std::is_void_v<typename P::master_storage>, no_master,
-                       typename P::master_storage>;
+using master_type = detail::master_of<P>;
 
 /// True where the policy stores something beside the parameter to rebuild the fp32 value.
 template <Precision P>

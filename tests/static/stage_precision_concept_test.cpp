@@ -109,6 +109,21 @@ struct computes_in_integers : bf16_mixed {
 struct computes_in_bfloat16 : bf16_mixed {
   using compute_type = bfloat16;
 };
+class hides_load : public bf16_mixed {
+  using bf16_mixed::load;
+};
+class hides_store : public bf16_mixed {
+  using bf16_mixed::store;
+};
+struct loads_text : bf16_mixed {
+  static std::string_view load(bfloat16, float);
+};
+struct stores_without_master : bf16_mixed {
+  static void store(float, bfloat16&);
+};
+struct keeps_a_master_it_cannot_load : fp32 {
+  using master_storage = std::string_view;
+};
 
 }  // namespace
 
@@ -164,6 +179,11 @@ TEST_CASE("precision: each requirement is one") {
   STATIC_REQUIRE(!Precision<loss_scaling_flag_is_text>);
   STATIC_REQUIRE(!Precision<computes_in_integers>);
   STATIC_REQUIRE(!Precision<computes_in_bfloat16>);
+  STATIC_REQUIRE(!Precision<hides_load>);
+  STATIC_REQUIRE(!Precision<hides_store>);
+  STATIC_REQUIRE(!Precision<loads_text>);
+  STATIC_REQUIRE(!Precision<stores_without_master>);
+  STATIC_REQUIRE(!Precision<keeps_a_master_it_cannot_load>);
   STATIC_REQUIRE(!Precision<int>);
   STATIC_REQUIRE(!Precision<stage1>);
 }

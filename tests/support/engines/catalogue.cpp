@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: multi_rank
 #include <array>
 #include <string>
 #include <vector>
