@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One training loop, four stages. The stage changes what a rank holds and what is moved, both as the
-// ZeRO paper says to the byte, and nothing else: all stages end with the same bits.
+// One training loop, four stages. The stage changes what a rank holds and what is moved, both as
+// the ZeRO paper says to the byte, and nothing else: all stages end with the same bits.
 
 #include <zero/zero.hpp>
 
@@ -12,8 +12,7 @@
 namespace {
 
 using precision = zero::bf16_mixed;
-constexpr int ranks = 4;
-constexpr int steps = 20;
+constexpr int ranks = 4, steps = 20;
 constexpr std::size_t width = 24;
 constexpr std::size_t depth = 3;
 
@@ -92,8 +91,8 @@ struct outcome {
 template <class Stage>
 outcome train(zero::threads_communicator& threads) {
   const network net;
-  zero::engine<Stage, precision, zero::threads_communicator, zero::adamw> engine(threads, net.layout,
-                                                                                zero::adamw{});
+  zero::engine<Stage, precision, zero::threads_communicator, zero::adamw> engine(
+      threads, net.layout, zero::adamw{});
   engine.initialize(initial_values);
   outcome result;
   for (int step = 0; step < steps; ++step) {
@@ -116,16 +115,18 @@ bool report(const std::vector<outcome>& results) {
   const std::uint64_t psi = network().layout.trainable_elements();
   const zero::state_formula formula = zero::formula_of<Stage, precision, zero::adamw>();
   const std::uint64_t moved = zero::volume_of(zero::flags_of<Stage>()).elements(psi);
+  const std::uint64_t expected = formula.all_ranks_bytes(psi, ranks);
   std::uint64_t held = 0;
   for (const outcome& rank : results) held += rank.ledger.held.model_states();
-  const std::uint64_t expected = formula.all_ranks_bytes(psi, ranks);
   const outcome& first = results.front();
-  std::printf("stage %s: all ranks hold %6llu bytes (formula %6llu), a step moves %llu Psi (%llu); "
-              "loss %.3f -> %.3f\n", Stage::name.data(), static_cast<unsigned long long>(held),
-              static_cast<unsigned long long>(expected),
-              static_cast<unsigned long long>(first.ledger.step.total() / psi),
-              static_cast<unsigned long long>(moved / psi),
-              static_cast<double>(first.first_loss), static_cast<double>(first.last_loss));
+  std::printf(
+      "stage %s: all ranks hold %6llu bytes (formula %6llu), a step moves %llu Psi (%llu); "
+      "loss %.3f -> %.3f\n",
+      Stage::name.data(), static_cast<unsigned long long>(held),
+      static_cast<unsigned long long>(expected),
+      static_cast<unsigned long long>(first.ledger.step.total() / psi),
+      static_cast<unsigned long long>(moved / psi), static_cast<double>(first.first_loss),
+      static_cast<double>(first.last_loss));
   return held == expected && first.ledger.step.total() == moved &&
          first.last_loss < first.first_loss;
 }

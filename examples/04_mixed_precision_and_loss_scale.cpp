@@ -64,8 +64,8 @@ int main() {
   for (std::size_t i = 0; i < ranks[0].size(); ++i) {
     const step_line& line = ranks[0][i];
     const zero::step_report& report = line.report;
-    std::printf("scale %6.0f  %s  norm %8.5f  fp16 parameter %.7f  master %.7f\n", report.loss_scale,
-                report.skipped ? "skipped" : "taken  ", report.grad_norm,
+    std::printf("scale %6.0f  %s  norm %8.5f  fp16 parameter %.7f  master %.7f\n",
+                report.loss_scale, report.skipped ? "skipped" : "taken  ", report.grad_norm,
                 static_cast<double>(line.parameter), static_cast<double>(line.master));
     taken += report.skipped ? 's' : 't';
     // Both ranks came to the same verdict, though only rank 1 overflowed.
@@ -75,7 +75,8 @@ int main() {
                                        : report.grad_norm == 2 * std::sqrt(double{elements}));
     before = line.master;
   }
-  // 4 x scale overflows at 65536, 32768 and 16384, fits at 8192, grows after three, overflows again.
+  // 4 x scale overflows at 65536, 32768 and 16384, fits at 8192, grows after three, overflows
+  // again.
   passed = passed && taken == "ssstttst";
   // One step of 0.0002 is lost in fp16 (its spacing below 1 is 0.00049) and kept in the master.
   passed = passed && ranks[0][3].parameter == 1.0F && ranks[0][3].master < 1.0F;

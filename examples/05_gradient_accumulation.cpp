@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three micro-batches per step, in the two ways there are: reduce_last holds full fp32 sums and moves
-// the gradients once, reduce_every holds a shard of the sums and moves them every time.
+// Three micro-batches per step, in the two ways there are: reduce_last holds full fp32 sums and
+// moves the gradients once, reduce_every holds a shard of the sums and moves them every time.
 
 #include <zero/zero.hpp>
 
@@ -40,7 +40,8 @@ outcome train(zero::threads_communicator& threads, zero::accumulation mode) {
       for (std::size_t u = layers; u-- > 0;) {
         const auto opened = pass.backward(units[u]);
         // Small integers: their sums are exact in bf16, so that both modes must agree to the bit.
-        const auto value = static_cast<float>((threads.rank() + static_cast<int>(i) + step) % 3 - 1);
+        const auto value =
+            static_cast<float>((threads.rank() + static_cast<int>(i) + step) % 3 - 1);
         opened.add(tensors[u], std::vector<float>(size, value));
       }
       pass.end();
@@ -57,7 +58,8 @@ outcome train(zero::threads_communicator& threads, zero::accumulation mode) {
 }
 
 /// The sum of a line of the ledger over all ranks.
-std::uint64_t over_ranks(const std::vector<outcome>& results, std::uint64_t zero::held_bytes::*line) {
+std::uint64_t over_ranks(const std::vector<outcome>& results,
+                         std::uint64_t zero::held_bytes::*line) {
   std::uint64_t sum = 0;
   for (const outcome& rank : results) sum += rank.ledger.held.*line;
   return sum;
@@ -67,12 +69,13 @@ std::vector<outcome> run(const char* name, zero::accumulation mode) {
   auto results = zero::run_threads(
       ranks, [mode](zero::threads_communicator& threads) { return train(threads, mode); });
   const zero::moved_elements& moved = results[0].ledger.step;
-  std::printf("%-13s gradients %6llu, accumulation %6llu bytes over all ranks; "
-              "moved: reduce-scatter %llu, all-gather %llu elements\n", name,
-              static_cast<unsigned long long>(over_ranks(results, &zero::held_bytes::gradients)),
-              static_cast<unsigned long long>(over_ranks(results, &zero::held_bytes::accumulation)),
-              static_cast<unsigned long long>(moved.reduce_scatter),
-              static_cast<unsigned long long>(moved.all_gather));
+  std::printf(
+      "%-13s gradients %6llu, accumulation %6llu bytes over all ranks; "
+      "moved: reduce-scatter %llu, all-gather %llu elements\n",
+      name, static_cast<unsigned long long>(over_ranks(results, &zero::held_bytes::gradients)),
+      static_cast<unsigned long long>(over_ranks(results, &zero::held_bytes::accumulation)),
+      static_cast<unsigned long long>(moved.reduce_scatter),
+      static_cast<unsigned long long>(moved.all_gather));
   return results;
 }
 

@@ -9,8 +9,7 @@
 
 namespace {
 
-using engine_type =
-    zero::engine<zero::stage3, zero::fp32, zero::threads_communicator, zero::sgd>;
+using engine_type = zero::engine<zero::stage3, zero::fp32, zero::threads_communicator, zero::sgd>;
 
 struct model {
   zero::model_layout layout;
@@ -86,9 +85,9 @@ bool train(zero::threads_communicator& ranks) {
                 static_cast<double>(fixed));
   }
   bool passed = refused && fixed == 1;
-  passed = passed && table == 1 - 0.125F * (2 + 1);          // no decay; both uses count
-  passed = passed && weight == 1 - 0.125F * (4 + 0.5F);      // decay 0.5 of the optimizer
-  passed = passed && adapter == 1 - 0.125F * 0.25F * 4;      // a quarter of the rate, no decay
+  passed = passed && table == 1 - 0.125F * (2 + 1);      // no decay; both uses count
+  passed = passed && weight == 1 - 0.125F * (4 + 0.5F);  // decay 0.5 of the optimizer
+  passed = passed && adapter == 1 - 0.125F * 0.25F * 4;  // a quarter of the rate, no decay
   passed = passed && first_value(engine, m.head_table) == table;
 
   // Psi_t counts the tied table once, Psi_f is the frozen tensor, which stage 3 gathers as well.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backend is chosen when the program runs: 08_run_time_choice [self | threads] [RANKS].
 // The engine sees one type, any_communicator, at the price of one virtual call per collective; bits
-// and counts are those of the backend behind it. Without arguments both backends run and are compared.
+// and counts are those of the backend behind it. Without arguments both backends run and are
+// compared.
 
 #include <zero/adapters/any_communicator.hpp>
 #include <zero/zero.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What peers see when a rank throws, when ranks disagree, and when one does not come: a typed error,
-// at once or at the deadline. Nobody hangs.
+// What peers see when a rank throws, when ranks disagree, and when one does not come: a typed
+// error, at once or at the deadline. Nobody hangs.
 
 #include <zero/zero.hpp>
 
@@ -66,7 +66,9 @@ bool a_rank_throws() {
   const auto result = zero::try_run_threads(3, [](zero::threads_communicator& ranks) {
     trainer t(ranks);
     try {
-      t.run_pass([&] { if (ranks.rank() == 1) throw std::domain_error("sample 17 is damaged"); });
+      t.run_pass([&] {
+        if (ranks.rank() == 1) throw std::domain_error("sample 17 is damaged");
+      });
     } catch (const zero::aborted_error& e) {
       if (ranks.rank() == 0) std::printf("  rank 0: %s\n", e.what());
       t.engine.step();  // engine and communicator are poisoned: the same error again, at once
@@ -80,7 +82,8 @@ bool a_rank_throws() {
     std::printf("  cause, rank %d: %s\n", result.failed_rank(), e.what());
   }
   for (const int rank : {0, 2}) {
-    passed = is_true(is_a<zero::aborted_error>(result.error(rank)), "a peer learned of it") && passed;
+    passed =
+        is_true(is_a<zero::aborted_error>(result.error(rank)), "a peer learned of it") && passed;
   }
   return passed;
 }
@@ -123,8 +126,8 @@ bool a_rank_is_missing() {
     }
   });
   // On a busy machine a rank may come so late itself that another one names it as missing too.
-  const bool timed_out = is_a<zero::timeout_error>(result.error(0)) ||
-                         is_a<zero::timeout_error>(result.error(1));
+  const bool timed_out =
+      is_a<zero::timeout_error>(result.error(0)) || is_a<zero::timeout_error>(result.error(1));
   return is_true(timed_out, "a deadline passed") && is_true(gave_up == 3, "nobody hangs");
 }
 

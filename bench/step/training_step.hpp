@@ -11,8 +11,9 @@
 #include <benchmark/benchmark.h>
 #include <zero/zero.hpp>
 
-// One training step without a model: forward and backward open the units and fill the gradients with
-// a constant, so that what is measured is the library's own share. Ranks are threads of this process.
+// One training step without a model: forward and backward open the units and fill the gradients
+// with a constant, so that what is measured is the library's own share. Ranks are threads of this
+// process.
 namespace step_bench {
 
 inline constexpr std::uint64_t units = 4;
@@ -49,7 +50,7 @@ void run_step(Engine& engine) {
 template <zero::Stage S, zero::Precision P>
 measured train(zero::threads_communicator& ranks, std::uint64_t psi) {
   zero::engine<S, P, zero::threads_communicator, zero::adamw> engine(ranks, make_layout(psi),
-                                                                    zero::adamw{});
+                                                                     zero::adamw{});
   engine.initialize([](const zero::tensor_info&, std::uint64_t, std::span<float> values) {
     std::fill(values.begin(), values.end(), 1.0F);
   });
