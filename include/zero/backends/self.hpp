@@ -86,7 +86,8 @@ class self_communicator {
 
   template <detail::TransferableElement T>
   work broadcast(range<T, full> values, int root, queue = {}) {
-    detail::check_values(call_site("broadcast"), values.data(), values.size(), root);
+    detail::check_values(call_site("broadcast"), values.data(), values.size());
+    detail::check_root(call_site("broadcast"), root);
     begin("broadcast");
     return {};
   }

@@ -88,15 +88,18 @@ void check_full_and_shard(const checked_call& call, const Full* full, std::uint6
   }
 }
 
-/// Requires: no missing pointer, and a root that exists (-1 where there is none).
+/// Requires: no missing pointer.
 template <class T>
-void check_values(const checked_call& call, const T* values, std::uint64_t elements,
-                  int root = -1) {
+void check_values(const checked_call& call, const T* values, std::uint64_t elements) {
   if (elements != 0 && values == nullptr) {
     throw_misuse(call.backend, call.rank, call.operation,
                  "a range of " + std::to_string(elements) + " elements has a null pointer");
   }
-  if (root < -1 || root >= call.size) {
+}
+
+/// Requires: a rank of this size.
+inline void check_root(const checked_call& call, int root) {
+  if (root < 0 || root >= call.size) {
     throw_misuse(call.backend, call.rank, call.operation,
                  "root " + std::to_string(root) + " is not a rank of " + std::to_string(call.size));
   }

@@ -166,8 +166,8 @@ class threads_communicator {
   /// Every rank receives rank `root`'s values.
   template <detail::TransferableElement T>
   work broadcast(range<T, full> values, int root, queue = {}) {
-    if (root < 0) detail::throw_misuse(backend_name(), rank_, "broadcast", "root is negative");
-    detail::check_values(call_site("broadcast"), values.data(), values.size(), root);
+    detail::check_values(call_site("broadcast"), values.data(), values.size());
+    detail::check_root(call_site("broadcast"), root);
     detail::collective_call call = describe<T>("broadcast", values.size());
     call.root = root;
     state_->enter(rank_, call, values.data());
