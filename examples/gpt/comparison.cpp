@@ -54,7 +54,7 @@ class run_table {
 
  private:
   std::span<const run_record> runs_;
-  planning::text_table table_;
+  example::text_table table_;
 };
 
 void add_memory(run_table& table, bool accumulates) {

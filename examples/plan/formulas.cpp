@@ -133,7 +133,7 @@ std::optional<std::string_view> smallest_stage(const formula_request& request,
 
 std::string formulas_text(const formula_request& request, const std::vector<named_stage>& chosen,
                           bool with_other_systems) {
-  text_table table;
+  example::text_table table;
   table.add({"stage", "parameters", "gradients", "optimizer", "accumulation", "kept gathered",
              "total bytes", "GB", "moved elements", "held", "moved"});
   for (const named_stage& stage : chosen) {
@@ -155,7 +155,7 @@ std::string formulas_text(const formula_request& request, const std::vector<name
                      table.text();
   if (!with_other_systems)
     return text;
-  text_table others;
+  example::text_table others;
   others.add({"other systems", "total bytes", "GB", "held", "moved"});
   for (const other_system& system : other_systems()) {
     const share held = share_of(system.held, request.psi, request.ranks);
@@ -166,7 +166,7 @@ std::string formulas_text(const formula_request& request, const std::vector<name
 }
 
 std::string budget_text(const formula_request& request, std::uint64_t budget_bytes) {
-  text_table table;
+  example::text_table table;
   std::vector<std::string> header{"stage", "largest model", "held"};
   if (request.psi != 0)
     header.insert(header.end(), {"needs", "fits"});

@@ -72,7 +72,7 @@ std::string where(const zero::model_layout& layout, const zero::planned_buffer& 
   return text;
 }
 
-void add_line(text_table& table, const char* state, std::uint64_t here, extremes spread,
+void add_line(example::text_table& table, const char* state, std::uint64_t here, extremes spread,
               const std::string& formula) {
   table.add({state, std::to_string(here), std::to_string(spread.least), std::to_string(spread.most),
              formula});
@@ -85,7 +85,7 @@ std::string held_text(const zero::model_layout& layout, const plan_answer& answe
                           question.policy, question.mode, question.micro_batches};
   const stage_formulas formulas = formulas_of(question.stage.flags, request);
   const bool has_frozen = layout.frozen_elements() != 0;
-  text_table table;
+  example::text_table table;
   table.add({"bytes held", "rank " + std::to_string(question.rank), "least", "most", "formula"});
   const held_over_ranks& over = answer.over_ranks;
   std::string parameters = text_of(formulas.parameters);
@@ -112,7 +112,7 @@ std::string moved_text(const zero::model_layout& layout, const plan_answer& answ
   if (layout.frozen_elements() != 0 && volume.all_gather_frozen != 0) {
     formula += " + " + std::to_string(volume.all_gather_frozen) + " Psi_frozen";
   }
-  text_table table;
+  example::text_table table;
   table.add({"moved in a step", "", ""});
   table.add({"reduce-scatter", std::to_string(moved.reduce_scatter), "elements"});
   table.add({"all-gather", std::to_string(moved.all_gather), "elements"});
@@ -123,7 +123,7 @@ std::string moved_text(const zero::model_layout& layout, const plan_answer& answ
 }
 
 std::string buffers_text(const zero::model_layout& layout, const plan_answer& answer) {
-  text_table table(2);
+  example::text_table table(2);
   table.add({"buffer", "unit", "offset", "bytes", "padding"});
   for (const zero::planned_buffer& buffer : answer.plan.buffers) {
     table.add({std::string(name_of(buffer.what)), where(layout, buffer),
@@ -134,7 +134,7 @@ std::string buffers_text(const zero::model_layout& layout, const plan_answer& an
 }
 
 std::string collectives_text(const zero::model_layout& layout, const plan_answer& answer) {
-  text_table table(4);
+  example::text_table table(4);
   table.add({"collective", "phase", "unit", "tensors", "elements", "padding", "bytes each"});
   for (const zero::planned_collective& collective : answer.collectives) {
     table.add({std::string(name_of(collective.what)), std::string(name_of(collective.when)),
@@ -254,7 +254,7 @@ layout_budget fit(const zero::model_layout& layout, plan_question question,
 }
 
 std::string budget_text(const layout_budget& budget) {
-  text_table table;
+  example::text_table table;
   table.add(
       {"stage", "model states", "accumulation", "padding", "transient", "total bytes", "fits"});
   for (const auto& [stage, held, fits] : budget.lines) {

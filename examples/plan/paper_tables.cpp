@@ -8,7 +8,7 @@ namespace {
 
 /// Cells in rows: a new row begins where `label` changes.
 template <class Cell, class Label>
-void add_rows(text_table& table, const std::vector<Cell>& cells, Label label) {
+void add_rows(example::text_table& table, const std::vector<Cell>& cells, Label label) {
   std::vector<std::string> row;
   for (const Cell& cell : cells) {
     const std::vector<std::string> first = label(cell);
@@ -27,7 +27,7 @@ void add_rows(text_table& table, const std::vector<Cell>& cells, Label label) {
 
 std::string table1_text() {
   const std::vector<table1_cell> cells = table1();
-  text_table table(0);
+  example::text_table table(0);
   std::vector<std::string> header{"N"};
   for (const table1_cell& cell : cells) {
     if (cell.ranks != cells.front().ranks)
@@ -43,7 +43,7 @@ std::string table1_text() {
 }
 
 std::string table2_text() {
-  text_table table(0);
+  example::text_table table(0);
   table.add({"MP", "GPUs", "baseline", "os", "os+g", "os+g+p"});
   add_rows(table, table2(), [](const table2_cell& cell) {
     return std::vector<std::string>{std::to_string(cell.model_parallel),

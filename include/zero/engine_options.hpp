@@ -70,7 +70,7 @@ class step_ticket {
  public:
   explicit step_ticket(const step_report& report) : report_(report) {}
   /// Blocks until the step is done. On the host it is done when step() returns.
-  const step_report& get() const noexcept { return report_; }
+  step_report get() const noexcept { return report_; }
 
  private:
   step_report report_;

@@ -33,10 +33,14 @@ struct collective_counters {
 struct traffic_counters {
   std::array<collective_counters, 4> by_kind;
 
-  const collective_counters& operator[](collective kind) const noexcept {
+  const collective_counters& operator[](collective kind) const& noexcept {
     return by_kind[static_cast<std::size_t>(kind)];
   }
-  collective_counters& operator[](collective kind) noexcept {
+  /// By value where the whole is about to vanish, as in `metered.counters()[kind]`.
+  collective_counters operator[](collective kind) const&& noexcept {
+    return by_kind[static_cast<std::size_t>(kind)];
+  }
+  collective_counters& operator[](collective kind) & noexcept {
     return by_kind[static_cast<std::size_t>(kind)];
   }
   /// Over all kinds.

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace planning {
+namespace example {
 
 /// Rows of cells, printed in columns: the first `left` of them to the left, the others, numbers,
 /// to the right.
@@ -43,4 +43,4 @@ class text_table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-}  // namespace planning
+}  // namespace example
