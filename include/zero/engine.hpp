@@ -19,17 +19,6 @@
 
 namespace zero {
 
-/// Tag for import_tensor: the values of one rank count, the others' spans are not read.
-struct from_rank {
-  int rank = 0;
-};
-/// Tag for import_tensor: every rank passes the same values, which is checked.
-struct same_on_all_ranks_t {};
-inline constexpr same_on_all_ranks_t same_on_all_ranks{};
-
-/// Names a state for `for_each_owned`.
-enum class owned_state : std::uint8_t { parameters, masters, gradients, first_moment, second_moment };
-
 /// Trains a model under one ZeRO stage.
 ///
 /// S says which model states are partitioned, P how they are stored, C how ranks talk, O how an

@@ -31,6 +31,26 @@ struct engine_options {
   std::span<std::byte> arena = {};
 };
 
+/// The two traversals of a pass.
+enum class direction : std::uint8_t { forward, backward };
+
+/// Tag for import_tensor: the values of one rank count, the others' spans are not read.
+struct from_rank {
+  int rank = 0;
+};
+/// Tag for import_tensor: every rank passes the same values, which is checked.
+struct same_on_all_ranks_t {};
+inline constexpr same_on_all_ranks_t same_on_all_ranks{};
+
+/// Names a state for `for_each_owned`.
+enum class owned_state : std::uint8_t {
+  parameters,
+  masters,
+  gradients,
+  first_moment,
+  second_moment,
+};
+
 /// Which micro-batch of a step a pass computes.
 struct micro_batch_position {
   std::uint64_t micro_batch = 0;

@@ -302,8 +302,9 @@ TEST_CASE("an arena of the user's must be large enough and aligned") {
   const auto with_arena = [](std::uint64_t missing, std::uint64_t shift) {
     return run_threads(1, [&](threads_communicator& threads) {
       rank_communicator communicator(threads);
-      using engine_type = engine<stage2, bf16_mixed, counted_communicator, adamw>;
-      const std::uint64_t bytes = engine_type::required_bytes(sample_layout(), 1);
+      const plan_request request{flags_of(stage_kind::stage2),
+                                 bytes_of(precision, optimizer_kind::adamw)};
+      const std::uint64_t bytes = make_plan(sample_layout(), request).arena_bytes;
       std::vector<std::byte> block(bytes + 128);
       const auto address = reinterpret_cast<std::uintptr_t>(block.data());
       const std::uint64_t start = (64 - address % 64) % 64 + shift;

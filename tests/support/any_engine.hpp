@@ -12,7 +12,9 @@
 #include <zero/backends/faulty.hpp>
 #include <zero/backends/metered.hpp>
 #include <zero/backends/threads.hpp>
-#include <zero/engine.hpp>
+#include <zero/engine_options.hpp>
+#include <zero/ledger.hpp>
+#include <zero/plan.hpp>
 
 // Engines behind one small virtual interface, so that each type is instantiated once
 // (support/engines/*.cpp) and test cases can loop over stages, precisions and optimizers.

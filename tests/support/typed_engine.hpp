@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <zero/engine.hpp>
 #include <zero/kernels/cast.hpp>
 
 #include "support/any_engine.hpp"

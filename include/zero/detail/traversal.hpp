@@ -6,13 +6,11 @@
 #include <string>
 #include <vector>
 
+#include <zero/engine_options.hpp>
 #include <zero/error.hpp>
 #include <zero/layout.hpp>
 
 namespace zero {
-
-/// The two traversals of a pass.
-enum class direction : std::uint8_t { forward, backward };
 
 namespace detail {
 
