@@ -57,7 +57,8 @@ std::vector<std::uint64_t> allocations_in_training(int ranks, accumulation mode)
       }
       engine.step({.lr = 0.1, .clip = 1.0});
       auto evaluation = engine.evaluate();
-      for (const unit_id unit : {first, second, first}) std::move(evaluation.forward(unit)).finish();
+      for (const unit_id unit : {first, second, first})
+        std::move(evaluation.forward(unit)).finish();
     }
     return allocations_of_this_thread() - before;
   });

@@ -51,8 +51,7 @@ std::vector<summary> accumulate(const engine_choice& choice, int ranks, std::uin
                   [&](any_engine& engine, int rank, rank_communicator&) {
                     for (std::uint64_t m = 0; m < micro_batches; ++m) {
                       run_micro_batch(
-                          engine,
-                          [&](const tensor_info&, std::uint64_t) { return value(rank, m); },
+                          engine, [&](const tensor_info&, std::uint64_t) { return value(rank, m); },
                           {m, micro_batches});
                     }
                     summary result;
@@ -77,10 +76,11 @@ TEST_CASE("fault_17 no micro-batch is lost: 1, 10 and 100 make 111 in every stag
       for (const stage_kind stage : all_stages) {
         if (!can_accumulate(stage, mode)) continue;
         CAPTURE(name_of(precision), name_of(stage), int(mode));
-        const auto results = accumulate(
-            {stage, precision}, 2, 3, mode,
-            [](int, std::uint64_t m) { return m == 0 ? 1.0F : m == 1 ? 10.0F : 100.0F; },
-            {.lr = 0.01}, two_units(), {.initial = 1.0});
+        const auto results = accumulate({stage, precision}, 2, 3, mode,
+                                        [](int, std::uint64_t m) {
+                                          return m == 0 ? 1.0F : m == 1 ? 10.0F : 100.0F;
+                                        },
+                                        {.lr = 0.01}, two_units(), {.initial = 1.0});
         // 13 elements of 2 x 111 over 2 ranks x 3 micro-batches.
         CHECK(results[0].norm == Approx(37.0 * std::sqrt(13.0)).epsilon(1e-12));
       }
@@ -147,14 +147,12 @@ TEST_CASE("both accumulation modes and one big batch agree for integer gradients
 TEST_CASE("fault_20 the divisor is the number of ranks: gradients r + 1 have mean (N + 1) / 2") {
   for (int ranks = 1; ranks <= 8; ++ranks) {
     for (const stage_kind stage : all_stages) {
-      const auto results = accumulate({stage, precision_kind::bf16_mixed}, ranks, 1,
-                                      accumulation::none, [](int rank, std::uint64_t) {
-                                        return static_cast<float>(rank) + 1.0F;
-                                      });
+      const auto results =
+          accumulate({stage, precision_kind::bf16_mixed}, ranks, 1, accumulation::none,
+                     [](int rank, std::uint64_t) { return static_cast<float>(rank) + 1.0F; });
       CAPTURE(ranks, name_of(stage));
       CHECK(results[0].gradient == static_cast<float>(ranks * (ranks + 1) / 2));
-      CHECK(results[0].norm ==
-            Approx((ranks + 1) / 2.0 * std::sqrt(13.0)).epsilon(1e-14));
+      CHECK(results[0].norm == Approx((ranks + 1) / 2.0 * std::sqrt(13.0)).epsilon(1e-14));
     }
   }
 }
@@ -179,11 +177,10 @@ TEST_CASE("fault_23 a divisor of the user's weighs losses by tokens: 1 x 4 and 3
   for (const stage_kind stage : all_stages) {
     CAPTURE(name_of(stage));
     // Each rank passes the sum over its tokens; the divisor is the tokens of the global batch.
-    const auto results = accumulate({stage, precision_kind::bf16_mixed}, 2, 1, accumulation::none,
-                                    [](int rank, std::uint64_t) {
-                                      return rank == 0 ? 1.0F * 4.0F : 3.0F * 8.0F;
-                                    },
-                                    {.lr = 0.01, .divisor = 4.0});
+    const auto results =
+        accumulate({stage, precision_kind::bf16_mixed}, 2, 1, accumulation::none,
+                   [](int rank, std::uint64_t) { return rank == 0 ? 1.0F * 4.0F : 3.0F * 8.0F; },
+                   {.lr = 0.01, .divisor = 4.0});
     CHECK(results[0].norm == Approx(7.0 * std::sqrt(13.0)).epsilon(1e-14));
   }
 }
@@ -193,12 +190,13 @@ TEST_CASE("fault_24 reduce_last moves gradients once per step, reduce_every once
   for (const accumulation mode : modes) {
     for (const stage_kind stage : all_stages) {
       if (!can_accumulate(stage, mode)) continue;
-      const auto moved = on_ranks(
-          {stage, precision_kind::bf16_mixed}, 2, layout, {.accumulation = mode},
-          [](any_engine& engine, int rank, rank_communicator&) {
-            for (std::uint64_t m = 0; m < 4; ++m) run_micro_batch(engine, rank, {}, {m, 4}, 0);
-            return engine.step({.lr = 0.01}).moved;
-          });
+      const auto moved =
+          on_ranks({stage, precision_kind::bf16_mixed}, 2, layout, {.accumulation = mode},
+                   [](any_engine& engine, int rank, rank_communicator&) {
+                     for (std::uint64_t m = 0; m < 4; ++m)
+                       run_micro_batch(engine, rank, {}, {m, 4}, 0);
+                     return engine.step({.lr = 0.01}).moved;
+                   });
       CAPTURE(name_of(stage), int(mode));
       const std::uint64_t psi = 13;
       const stage_flags flags = flags_of(stage);

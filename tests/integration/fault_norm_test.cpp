@@ -62,8 +62,9 @@ TEST_CASE("fault_11 the norm is that of the mean gradient: 1 and 3 on four eleme
   for (const precision_kind precision : built_precisions()) {
     for (const stage_kind stage : all_stages) {
       CAPTURE(name_of(precision), name_of(stage));
-      const auto report =
-          step_with({stage, precision}, 2, four_parameters(), [](int rank) { return 1.0F + 2.0F * static_cast<float>(rank); });
+      const auto report = step_with({stage, precision}, 2, four_parameters(), [](int rank) {
+        return 1.0F + 2.0F * static_cast<float>(rank);
+      });
       // fp16 is loss-scaled; a power of two, so the norm is exact all the same.
       CHECK(report.grad_norm == 4.0);
     }
@@ -73,9 +74,9 @@ TEST_CASE("fault_11 the norm is that of the mean gradient: 1 and 3 on four eleme
 TEST_CASE("fault_12 replicated gradients count once in the norm") {
   for (const stage_kind stage : all_stages) {
     CAPTURE(name_of(stage));
-    CHECK(step_with({stage, precision_kind::bf16_mixed}, 4, four_parameters(),
-                    [](int rank) { return 1.0F + 2.0F * static_cast<float>(rank % 2); })
-              .grad_norm == 4.0);
+    CHECK(step_with({stage, precision_kind::bf16_mixed}, 4, four_parameters(), [](int rank) {
+            return 1.0F + 2.0F * static_cast<float>(rank % 2);
+          }).grad_norm == 4.0);
   }
 }
 
@@ -86,20 +87,19 @@ TEST_CASE("fault_13 squares of large gradients do not overflow") {
   for (const stage_kind stage : all_stages) {
     CAPTURE(name_of(stage));
     const engine_options small_scale{.loss_scale = {.initial = 1.0}};
-    const auto reports = on_ranks({stage, precision_kind::fp16_mixed}, 2, layout, small_scale,
-                                  [](any_engine& engine, int, rank_communicator&) {
-                                    return run_step(engine, [](const tensor_info&, std::uint64_t) {
-                                      return 300.0F;
-                                    });
-                                  });
+    const auto reports = on_ranks(
+        {stage, precision_kind::fp16_mixed}, 2, layout, small_scale,
+        [](any_engine& engine, int, rank_communicator&) {
+          return run_step(engine, [](const tensor_info&, std::uint64_t) { return 300.0F; });
+        });
     CHECK(reports[0].grad_norm == 600.0);
     CHECK_FALSE(reports[0].skipped);
   }
 #ifndef ZERO_TEST_REDUCED
   model_layout large;
   large.add_tensor(large.add_unit("unit"), "weights", {128});
-  const auto report = step_with({stage_kind::stage2, precision_kind::fp32}, 2, large,
-                                [](int) { return 1e19F; });
+  const auto report =
+      step_with({stage_kind::stage2, precision_kind::fp32}, 2, large, [](int) { return 1e19F; });
   CHECK(report.grad_norm == Approx(1.1313708e20).epsilon(1e-6));
   CHECK_FALSE(report.skipped);
 #endif
@@ -123,18 +123,16 @@ TEST_CASE("fault_14 one infinity skips the step, says so, and changes nothing on
             engine.for_each_owned(owned_state::first_moment, keep);
             engine.for_each_owned(owned_state::second_moment, keep);
             const std::vector<float> moments_before = moments;
-            reports.push_back(
-                run_step(engine,
-                         [&](const tensor_info& info, std::uint64_t index) {
-                           return rank == 1 && info.name == "block1.weight" && index == 5 ? infinity
-                                                                                          : 1.0F;
-                         },
-                         {.lr = 0.01, .clip = 1.0}));
+            reports.push_back(run_step(
+                engine,
+                [&](const tensor_info& info, std::uint64_t index) {
+                  return rank == 1 && info.name == "block1.weight" && index == 5 ? infinity : 1.0F;
+                },
+                {.lr = 0.01, .clip = 1.0}));
             moments.clear();
             engine.for_each_owned(owned_state::first_moment, keep);
             engine.for_each_owned(owned_state::second_moment, keep);
-            const bool is_unchanged =
-                state_of(engine, {}) == before && moments == moments_before;
+            const bool is_unchanged = state_of(engine, {}) == before && moments == moments_before;
             return std::tuple(reports.back(), is_unchanged, engine.steps());
           });
       for (const auto& [report, is_unchanged, steps] : results) {
@@ -154,16 +152,16 @@ TEST_CASE("fault_15 a tied tensor has one gradient, one norm and one update") {
   const tensor_id tied = layout.add_tensor(unit, "tied", {4}, decay, {.tied_to = weight});
   for (const stage_kind stage : all_stages) {
     CAPTURE(name_of(stage));
-    const auto results = on_ranks(
-        {stage, precision_kind::bf16_mixed}, 2, layout, {},
-        [&](any_engine& engine, int, rank_communicator&) {
-          const auto report = run_step(engine, [](const tensor_info& info, std::uint64_t) {
-            return info.name == "tied" ? 2.0F : 1.0F;
-          });
-          return std::tuple(report.grad_norm,
-                            engine.export_tensor(weight) == engine.export_tensor(tied),
-                            engine.ledger().held.optimizer);
-        });
+    const auto results =
+        on_ranks({stage, precision_kind::bf16_mixed}, 2, layout, {},
+                 [&](any_engine& engine, int, rank_communicator&) {
+                   const auto report = run_step(engine, [](const tensor_info& info, std::uint64_t) {
+                     return info.name == "tied" ? 2.0F : 1.0F;
+                   });
+                   return std::tuple(report.grad_norm,
+                                     engine.export_tensor(weight) == engine.export_tensor(tied),
+                                     engine.ledger().held.optimizer);
+                 });
     std::uint64_t optimizer_bytes = 0;
     for (const auto& [norm, is_same, bytes] : results) {
       CHECK(norm == 6.0);  // sqrt(4 * 3^2); counted twice it would be sqrt(4 + 16) or 8.485

@@ -22,7 +22,8 @@ constexpr precision_kind precision = precision_kind::bf16_mixed;
 model_layout many_units(std::uint64_t units) {
   model_layout layout;
   for (std::uint64_t u = 0; u < units; ++u) {
-    layout.add_tensor(layout.add_unit("unit" + std::to_string(u)), "t" + std::to_string(u), {37 + u});
+    layout.add_tensor(layout.add_unit("unit" + std::to_string(u)), "t" + std::to_string(u),
+                      {37 + u});
   }
   return layout;
 }
@@ -92,15 +93,14 @@ TEST_CASE("fault_41 a rank that stops early does not leave its peers waiting") {
 }
 
 TEST_CASE("a late rank is waited for until the timeout, and the error says who is missing") {
-  const auto results =
-      outcomes(2, short_timeout, [&](threads_communicator& threads) {
-        rank_communicator communicator(threads);
-        const auto engine =
-            make_engine({stage_kind::stage2, precision}, communicator.counter, many_units(2));
-        engine->initialize(initial_values);
-        if (threads.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(600));
-        run_steps(*engine, threads.rank(), {.steps = 1});
-      });
+  const auto results = outcomes(2, short_timeout, [&](threads_communicator& threads) {
+    rank_communicator communicator(threads);
+    const auto engine =
+        make_engine({stage_kind::stage2, precision}, communicator.counter, many_units(2));
+    engine->initialize(initial_values);
+    if (threads.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    run_steps(*engine, threads.rank(), {.steps = 1});
+  });
   CAPTURE(results[0].text);
   CHECK(results[0].kind == outcome::timeout);
   CHECK(results[0].where.peer == 1);
@@ -151,7 +151,8 @@ TEST_CASE("a unit is reduced as soon as its last gradient is ready") {
                         for (std::uint32_t u = 0; u < 3; ++u) pass->forward({u})->finish();
                         for (std::uint32_t u = 3; u-- > 0;) {
                           const auto scope = pass->backward({u});
-                          scope->add({u}, std::vector<float>(37 + u, 1.0F + static_cast<float>(rank)));
+                          scope->add({u},
+                                     std::vector<float>(37 + u, 1.0F + static_cast<float>(rank)));
                           if (announces) pass->gradient_ready({u});
                           scope->finish();
                         }
@@ -176,7 +177,8 @@ TEST_CASE("another forward traversal gathers again and changes no value") {
                           for (std::uint32_t u = 0; u < 3; ++u) pass->forward({u})->finish();
                         }
                         for (std::uint32_t u = 3; u-- > 0;) {
-                          pass->backward({u})->add({u}, std::vector<float>(37 + u, 1.0F + static_cast<float>(rank)));
+                          pass->backward({u})->add(
+                              {u}, std::vector<float>(37 + u, 1.0F + static_cast<float>(rank)));
                         }
                         pass->end();
                         const auto report = engine.step({.lr = 0.01});
@@ -194,20 +196,21 @@ TEST_CASE("another forward traversal gathers again and changes no value") {
 
 TEST_CASE("evaluation moves Psi at stage 3 on a line of its own, and touches nothing") {
   for (const stage_kind stage : all_stages) {
-    const auto results = on_ranks(
-        {stage, precision}, 3, sample_layout(), {},
-        [](any_engine& engine, int rank, rank_communicator&) {
-          run_steps(engine, rank, {.steps = 1});
-          run_micro_batch(engine, rank, {}, {}, 1);
-          const trained_state before = state_of(engine, {});
-          {
-            const auto pass = engine.evaluate();
-            for (const unit_id use : engine.layout().uses()) pass->forward(use)->finish();
-          }
-          const bool is_same = state_of(engine, {}) == before;
-          const auto report = engine.step({.lr = 0.01});
-          return std::tuple(is_same, engine.ledger().evaluation.total(), report.moved.total());
-        });
+    const auto results = on_ranks({stage, precision}, 3, sample_layout(), {},
+                                  [](any_engine& engine, int rank, rank_communicator&) {
+                                    run_steps(engine, rank, {.steps = 1});
+                                    run_micro_batch(engine, rank, {}, {}, 1);
+                                    const trained_state before = state_of(engine, {});
+                                    {
+                                      const auto pass = engine.evaluate();
+                                      for (const unit_id use : engine.layout().uses())
+                                        pass->forward(use)->finish();
+                                    }
+                                    const bool is_same = state_of(engine, {}) == before;
+                                    const auto report = engine.step({.lr = 0.01});
+                                    return std::tuple(is_same, engine.ledger().evaluation.total(),
+                                                      report.moved.total());
+                                  });
     const model_layout layout = sample_layout();
     const std::uint64_t psi = layout.trainable_elements();
     const std::uint64_t frozen_elements = layout.frozen_elements();

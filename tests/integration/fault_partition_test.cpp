@@ -56,9 +56,9 @@ void check_against_one_rank(const model_layout& layout, int ranks, std::uint64_t
 TEST_CASE("fault_01 a unit with fewer elements than ranks trains, padding-only ranks own nothing") {
   const model_layout layout = vectors({3}, 2);
   check_against_one_rank(layout, 8, 5);
-  const auto owned = on_ranks(
-      {stage_kind::stage3, precision}, 8, layout, {},
-      [](any_engine& engine, int, rank_communicator&) { return engine.ledger().held; });
+  const auto owned =
+      on_ranks({stage_kind::stage3, precision}, 8, layout, {},
+               [](any_engine& engine, int, rank_communicator&) { return engine.ledger().held; });
   for (int rank = 0; rank < 8; ++rank) {
     CAPTURE(rank);
     const held_bytes& held = owned[static_cast<std::size_t>(rank)];
@@ -85,19 +85,21 @@ TEST_CASE("fault_03 sizes that no N divides") {
 TEST_CASE("fault_04 units at and around a power of two are all updated") {
   const model_layout layout = vectors({1023, 1024, 1025, 1, 2048}, 64);
   check_against_one_rank(layout, 3, 2);
-  const auto moved = on_ranks(
-      {stage_kind::stage2, precision}, 3, layout, {},
-      [](any_engine& engine, int, rank_communicator&) {
-        std::vector<std::vector<float>> before;
-        for (std::uint32_t t = 0; t < 5; ++t) before.push_back(engine.export_tensor(tensor_id{t}));
-        run_step(engine, [](const tensor_info&, std::uint64_t) { return 1.0F; });
-        std::uint64_t unchanged = 0;
-        for (std::uint32_t t = 0; t < 5; ++t) {
-          const std::vector<float> after = engine.export_tensor(tensor_id{t});
-          for (std::size_t i = 0; i < after.size(); ++i) unchanged += after[i] == before[t][i];
-        }
-        return unchanged;
-      });
+  const auto moved =
+      on_ranks({stage_kind::stage2, precision}, 3, layout, {},
+               [](any_engine& engine, int, rank_communicator&) {
+                 std::vector<std::vector<float>> before;
+                 for (std::uint32_t t = 0; t < 5; ++t)
+                   before.push_back(engine.export_tensor(tensor_id{t}));
+                 run_step(engine, [](const tensor_info&, std::uint64_t) { return 1.0F; });
+                 std::uint64_t unchanged = 0;
+                 for (std::uint32_t t = 0; t < 5; ++t) {
+                   const std::vector<float> after = engine.export_tensor(tensor_id{t});
+                   for (std::size_t i = 0; i < after.size(); ++i)
+                     unchanged += after[i] == before[t][i];
+                 }
+                 return unchanged;
+               });
   for (const std::uint64_t unchanged : moved) CHECK(unchanged == 0);
 }
 
@@ -114,25 +116,23 @@ TEST_CASE("fault_05 alignments that cannot work are refused, extreme ones do") {
 TEST_CASE("fault_06 every step issues the planned collectives, the first like the tenth") {
   const model_layout layout = sample_layout();
   for (const stage_kind stage : all_stages) {
-    const auto logs = on_ranks(
-        {stage, precision}, 3, layout, {},
-        [](any_engine& engine, int rank, rank_communicator& communicator) {
-          std::vector<std::vector<logged_collective>> steps;
-          for (std::uint64_t step = 0; step < 10; ++step) {
-            communicator.counter.reset();
-            communicator.counter.start_log(256);
-            run_micro_batch(engine, rank, {}, {}, step);
-            engine.step({.lr = 0.01});
-            const auto log = communicator.counter.log();
-            steps.emplace_back(log.begin(), log.end());
-          }
-          return steps;
-        });
+    const auto logs = on_ranks({stage, precision}, 3, layout, {},
+                               [](any_engine& engine, int rank, rank_communicator& communicator) {
+                                 std::vector<std::vector<logged_collective>> steps;
+                                 for (std::uint64_t step = 0; step < 10; ++step) {
+                                   communicator.counter.reset();
+                                   communicator.counter.start_log(256);
+                                   run_micro_batch(engine, rank, {}, {}, step);
+                                   engine.step({.lr = 0.01});
+                                   const auto log = communicator.counter.log();
+                                   steps.emplace_back(log.begin(), log.end());
+                                 }
+                                 return steps;
+                               });
     const plan_request request{flags_of(stage), bytes_of(precision, optimizer_kind::adamw), 3, 0,
                                accumulation::none};
     std::vector<logged_collective> planned;
-    for (const planned_collective& call :
-         step_collectives(layout, make_plan(layout, request))) {
+    for (const planned_collective& call : step_collectives(layout, make_plan(layout, request))) {
       planned.push_back({call.what == planned_collective::operation::all_gather
                              ? collective::all_gather
                              : collective::reduce_scatter,

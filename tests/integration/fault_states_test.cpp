@@ -22,7 +22,9 @@ model_layout one_vector(std::uint64_t elements, group_id group = decay) {
   return layout;
 }
 
-float one(const tensor_info&, std::uint64_t) { return 1.0F; }
+float one(const tensor_info&, std::uint64_t) {
+  return 1.0F;
+}
 
 }  // namespace
 
@@ -32,8 +34,8 @@ TEST_CASE("fault_25 an overflow on one rank is every rank's, one without a shard
     CAPTURE(name_of(stage));
     const auto reports = on_ranks({stage, precision_kind::fp16_mixed}, 3, one_vector(1), {},
                                   [](any_engine& engine, int rank, rank_communicator&) {
-                                    const auto report = run_step(
-                                        engine, [&](const tensor_info&, std::uint64_t) {
+                                    const auto report =
+                                        run_step(engine, [&](const tensor_info&, std::uint64_t) {
                                           return rank == 1 ? infinity : 1.0F;
                                         });
                                     return std::pair(report, engine.loss_scale());
@@ -48,17 +50,17 @@ TEST_CASE("fault_25 an overflow on one rank is every rank's, one without a shard
 
 TEST_CASE("fault_26 the loss scale stops at its minimum, counts, and recovers") {
   const engine_options options{.loss_scale = {.initial = 65536.0, .window = 3}};
-  const auto results = on_ranks(
-      {stage_kind::stage2, precision_kind::fp16_mixed}, 2, one_vector(5), options,
-      [](any_engine& engine, int, rank_communicator&) {
-        for (int i = 0; i < 20; ++i) {
-          run_step(engine, [](const tensor_info&, std::uint64_t) { return infinity; });
-        }
-        const double lowest = engine.loss_scale();
-        const std::uint64_t at_minimum = engine.overflows_at_minimum_scale();
-        for (int i = 0; i < 6; ++i) run_step(engine, one);
-        return std::tuple(lowest, at_minimum, engine.loss_scale(), engine.skipped_steps());
-      });
+  const auto results =
+      on_ranks({stage_kind::stage2, precision_kind::fp16_mixed}, 2, one_vector(5), options,
+               [](any_engine& engine, int, rank_communicator&) {
+                 for (int i = 0; i < 20; ++i) {
+                   run_step(engine, [](const tensor_info&, std::uint64_t) { return infinity; });
+                 }
+                 const double lowest = engine.loss_scale();
+                 const std::uint64_t at_minimum = engine.overflows_at_minimum_scale();
+                 for (int i = 0; i < 6; ++i) run_step(engine, one);
+                 return std::tuple(lowest, at_minimum, engine.loss_scale(), engine.skipped_steps());
+               });
   for (const auto& [lowest, at_minimum, recovered, skipped] : results) {
     CHECK(lowest == 1.0);
     CHECK(at_minimum == 4);  // 16 halvings reach 1, four more overflows meet it there
@@ -71,10 +73,9 @@ TEST_CASE("fault_27 a skipped step is reported on every rank") {
   for (const stage_kind stage : all_stages) {
     const auto reports = on_ranks({stage, precision_kind::bf16_mixed}, 3, one_vector(7), {},
                                   [](any_engine& engine, int rank, rank_communicator&) {
-                                    return run_step(engine,
-                                                    [&](const tensor_info&, std::uint64_t) {
-                                                      return rank == 2 ? std::nanf("") : 1.0F;
-                                                    });
+                                    return run_step(engine, [&](const tensor_info&, std::uint64_t) {
+                                      return rank == 2 ? std::nanf("") : 1.0F;
+                                    });
                                   });
     for (const step_report& report : reports) {
       CHECK(report.skipped);
@@ -107,23 +108,24 @@ TEST_CASE("fault_31 the step count advances once per step, not once per unit") {
     layout.add_tensor(layout.add_unit("unit" + std::to_string(u)), "t" + std::to_string(u), {40});
   }
   for (const stage_kind stage : all_stages) {
-    const auto worst = on_ranks(
-        {stage, precision_kind::bf16_mixed, optimizer_kind::adamw, 0.0}, 3, layout, {},
-        [](any_engine& engine, int, rank_communicator&) {
-          float largest = 0;
-          for (int step = 0; step < 10; ++step) {
-            std::vector<std::vector<float>> before;
-            for (std::uint32_t t = 0; t < 4; ++t) before.push_back(engine.export_tensor({t}));
-            run_step(engine, one, {.lr = 0.1});
-            for (std::uint32_t t = 0; t < 4; ++t) {
-              const auto after = engine.export_tensor({t});
-              for (std::size_t i = 0; i < after.size(); ++i) {
-                largest = std::max(largest, std::abs(before[t][i] - after[i] - 0.1F));
-              }
-            }
-          }
-          return largest;
-        });
+    const auto worst =
+        on_ranks({stage, precision_kind::bf16_mixed, optimizer_kind::adamw, 0.0}, 3, layout, {},
+                 [](any_engine& engine, int, rank_communicator&) {
+                   float largest = 0;
+                   for (int step = 0; step < 10; ++step) {
+                     std::vector<std::vector<float>> before;
+                     for (std::uint32_t t = 0; t < 4; ++t)
+                       before.push_back(engine.export_tensor({t}));
+                     run_step(engine, one, {.lr = 0.1});
+                     for (std::uint32_t t = 0; t < 4; ++t) {
+                       const auto after = engine.export_tensor({t});
+                       for (std::size_t i = 0; i < after.size(); ++i) {
+                         largest = std::max(largest, std::abs(before[t][i] - after[i] - 0.1F));
+                       }
+                     }
+                   }
+                   return largest;
+                 });
     CAPTURE(name_of(stage));
     CHECK(worst[0] < 1e-6F);  // a bias correction of the wrong step would show 0.04
   }
@@ -135,9 +137,8 @@ TEST_CASE("fault_33 looking at the states before the first step changes nothing"
                     [&](any_engine& engine, int rank, rank_communicator&) {
                       if (looks) {
                         for (const owned_state which :
-                             {owned_state::parameters, owned_state::masters,
-                              owned_state::gradients, owned_state::first_moment,
-                              owned_state::second_moment}) {
+                             {owned_state::parameters, owned_state::masters, owned_state::gradients,
+                              owned_state::first_moment, owned_state::second_moment}) {
                           engine.for_each_owned(which, [](auto&&...) {});
                         }
                         engine.export_tensor(tensor_id{0});
@@ -208,13 +209,13 @@ TEST_CASE("fault_38 frozen tensors keep their bits and hold no gradient or optim
   const tensor_id fixed = layout.add_tensor(unit, "fixed", {17}, decay, frozen);
   layout.add_tensor(unit, "trained_too", {3});
   for (const stage_kind stage : all_stages) {
-    const auto results = on_ranks(
-        {stage, precision_kind::bf16_mixed, optimizer_kind::adamw, 0.5}, 2, layout, {},
-        [&](any_engine& engine, int, rank_communicator&) {
-          const auto before = engine.export_parameter_bits(fixed);
-          for (int i = 0; i < 3; ++i) run_step(engine, one, {.lr = 0.1});
-          return std::pair(engine.export_parameter_bits(fixed) == before, engine.ledger().held);
-        });
+    const auto results = on_ranks({stage, precision_kind::bf16_mixed, optimizer_kind::adamw, 0.5},
+                                  2, layout, {}, [&](any_engine& engine, int, rank_communicator&) {
+                                    const auto before = engine.export_parameter_bits(fixed);
+                                    for (int i = 0; i < 3; ++i) run_step(engine, one, {.lr = 0.1});
+                                    return std::pair(engine.export_parameter_bits(fixed) == before,
+                                                     engine.ledger().held);
+                                  });
     held_bytes all;
     for (const auto& [is_unchanged, held] : results) {
       CAPTURE(name_of(stage));
@@ -257,7 +258,8 @@ TEST_CASE("fault_42 imported values are one rank's, or compared") {
           std::vector<float> mine(37, static_cast<float>(rank + 1));
           engine.import_tensor({0}, mine, from_rank{2});
           const bool has_rank_2 = engine.export_tensor({0}) == std::vector<float>(37, 3.0F);
-          const auto differing = error_of([&] { engine.import_tensor({0}, mine, same_on_all_ranks); });
+          const auto differing =
+              error_of([&] { engine.import_tensor({0}, mine, same_on_all_ranks); });
           const bool is_untouched = engine.export_tensor({0}) == std::vector<float>(37, 3.0F);
           return std::tuple(has_rank_2, differing.kind, is_untouched);
         });
@@ -278,22 +280,24 @@ TEST_CASE("fault_53 the estimate is exact for every stage, precision, N and mode
              {accumulation::none, accumulation::reduce_last, accumulation::reduce_every}) {
           if (mode == accumulation::reduce_every && stage == stage_kind::stage0) continue;
           const engine_choice choice{stage, precision};
-          const auto differences = run_threads(ranks, long_timeout, [&](threads_communicator& threads) {
-            rank_communicator communicator(threads);
-            counting_memory memory;
-            engine_options settings = test_settings(mode);
-            settings.memory = &memory;
-            const auto engine =
-                make_engine(choice, communicator.counter, sample_layout(2), settings);
-            engine->initialize(initial_values);
-            communicator.counter.reset();
-            run_steps(*engine, threads.rank(), {.steps = 1});
-            std::string text = accounting_difference(*engine, choice, communicator.counter, settings, 1);
-            if (memory.held_bytes() != engine->ledger().held.total()) {
-              text += "the memory resource handed out " + std::to_string(memory.held_bytes());
-            }
-            return text;
-          });
+          const auto differences =
+              run_threads(ranks, long_timeout, [&](threads_communicator& threads) {
+                rank_communicator communicator(threads);
+                counting_memory memory;
+                engine_options settings = test_settings(mode);
+                settings.memory = &memory;
+                const auto engine =
+                    make_engine(choice, communicator.counter, sample_layout(2), settings);
+                engine->initialize(initial_values);
+                communicator.counter.reset();
+                run_steps(*engine, threads.rank(), {.steps = 1});
+                std::string text =
+                    accounting_difference(*engine, choice, communicator.counter, settings, 1);
+                if (memory.held_bytes() != engine->ledger().held.total()) {
+                  text += "the memory resource handed out " + std::to_string(memory.held_bytes());
+                }
+                return text;
+              });
           for (const std::string& difference : differences) {
             CAPTURE(name_of(choice), ranks, int(mode));
             CHECK(difference == "");
@@ -316,8 +320,10 @@ TEST_CASE("fault_54 parameters are gathered exactly as often as the stage says")
     CAPTURE(name_of(stage));
     const bool gathers_twice = stage == stage_kind::stage3;
     const bool gathers_frozen = flags_of(stage).partitions_parameters;
-    CHECK(moved[0].total() == (gathers_twice ? 3 : 2) * psi +
-                                  (gathers_twice ? 2 : gathers_frozen ? 1 : 0) * psi_frozen);
+    CHECK(moved[0].total() == (gathers_twice ? 3 : 2) * psi + (gathers_twice    ? 2
+                                                               : gathers_frozen ? 1
+                                                                                : 0) *
+                                                                  psi_frozen);
   }
 }
 

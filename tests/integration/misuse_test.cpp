@@ -22,7 +22,8 @@ rank_error misuse_of(stage_kind stage, Misuse misuse, const engine_options& opti
                      bool initializes = true) {
   return run_threads(1, [&](threads_communicator& threads) {
     rank_communicator communicator(threads);
-    const auto engine = make_engine({stage, precision}, communicator.counter, sample_layout(), options);
+    const auto engine =
+        make_engine({stage, precision}, communicator.counter, sample_layout(), options);
     if (initializes) engine->initialize(initial_values);
     return error_of([&] { misuse(*engine); });
   })[0];
@@ -59,9 +60,12 @@ void run_forward(any_pass& pass) {
 
 TEST_CASE("a pass needs values") {
   for (const stage_kind stage : all_stages) {
-    check_usage(misuse_of(stage, [](any_engine& e) { e.train(); }, {}, false),
+    check_usage(misuse_of(
+                    stage, [](any_engine& e) { e.train(); }, {}, false),
                 "tensor \"table\" has no values yet");
-    check_usage(misuse_of(stage, [](any_engine& e) { e.evaluate(); }, {}, false), "no values yet");
+    check_usage(misuse_of(
+                    stage, [](any_engine& e) { e.evaluate(); }, {}, false),
+                "no values yet");
   }
 }
 
@@ -70,9 +74,9 @@ TEST_CASE("micro-batches come in turn and need a mode") {
     return [position](any_engine& e) { e.train(position); };
   };
   check_usage(misuse_of(stage_kind::stage2, train({0, 2})), "need engine_options::accumulation");
-  check_usage(misuse_of(stage_kind::stage2, train({1, 2}),
-                        {.accumulation = accumulation::reduce_last}),
-              "micro-batch 1 was begun where 0");
+  check_usage(
+      misuse_of(stage_kind::stage2, train({1, 2}), {.accumulation = accumulation::reduce_last}),
+      "micro-batch 1 was begun where 0");
   check_usage(misuse_of(stage_kind::stage2, train({2, 2})), "micro-batch 2 of 2 does not exist");
   check_usage(misuse_of(stage_kind::stage2, train({0, 0})), "micro-batch 0 of 0 does not exist");
   check_usage(misuse_of(stage_kind::stage1,
@@ -235,9 +239,9 @@ TEST_CASE("a scope is used once") {
 }
 
 TEST_CASE("an evaluation pass has no backward") {
-  check_usage(misuse_of(stage_kind::stage3,
-                        [](any_engine& e) { e.evaluate()->backward(unit("head")); }),
-              "no backward");
+  check_usage(
+      misuse_of(stage_kind::stage3, [](any_engine& e) { e.evaluate()->backward(unit("head")); }),
+      "no backward");
 }
 
 TEST_CASE("a gradient cannot be written after its unit was reduced") {
@@ -295,7 +299,8 @@ TEST_CASE("a communicator serves one engine at a time, one after the other") {
     first = make_engine(choice, communicator.counter, sample_layout());
     return second;
   });
-  for (const rank_error& error : errors) check_usage(error, "another engine uses this communicator");
+  for (const rank_error& error : errors)
+    check_usage(error, "another engine uses this communicator");
 }
 
 TEST_CASE("an arena of the user's must be large enough and aligned") {
@@ -309,9 +314,9 @@ TEST_CASE("an arena of the user's must be large enough and aligned") {
       const auto address = reinterpret_cast<std::uintptr_t>(block.data());
       const std::uint64_t start = (64 - address % 64) % 64 + shift;
       return error_of([&] {
-        const auto engine = make_engine(
-            {stage_kind::stage2, precision}, communicator.counter, sample_layout(),
-            {.arena = std::span(block).subspan(start, bytes - missing)});
+        const auto engine =
+            make_engine({stage_kind::stage2, precision}, communicator.counter, sample_layout(),
+                        {.arena = std::span(block).subspan(start, bytes - missing)});
         engine->initialize(initial_values);
         run_steps(*engine, 0, {});
       });
@@ -360,7 +365,8 @@ TEST_CASE("an error in a scope that is dropped is kept for the next call") {
     const auto pass = engine->train();
     run_forward(*pass);
     if (threads.rank() == 1) {
-      communicator.faults.arm({.kind = fault_kind::throw_before, .operation = collective::reduce_scatter});
+      communicator.faults.arm(
+          {.kind = fault_kind::throw_before, .operation = collective::reduce_scatter});
     }
     pass->backward(unit("head"));  // dropped at once: the reduction fails on rank 1
     pass->backward(unit("adapter"))->finish();

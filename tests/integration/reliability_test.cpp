@@ -21,7 +21,9 @@ namespace {
 
 constexpr std::uint64_t seed = 20261129;
 
-std::uint64_t tenth_of(std::uint64_t count) { return full_counts() ? count : (count + 9) / 10; }
+std::uint64_t tenth_of(std::uint64_t count) {
+  return full_counts() ? count : (count + 9) / 10;
+}
 
 std::uint64_t draw(std::uint64_t index, std::uint64_t what, std::uint64_t limit) {
   return detail::hasher{}.add(seed).add(index).add(what).value() % limit;
@@ -47,17 +49,18 @@ TEST_CASE("fault_R3 an exception on one rank ends all ranks, whatever it interru
         }
         ++cases;
         const int victim = static_cast<int>(draw(cases, 4, static_cast<std::uint64_t>(ranks)));
-        const auto result = try_run_threads(ranks, long_timeout, [&](threads_communicator& threads) {
-          rank_communicator communicator(threads);
-          const auto engine = make_engine(adamw_with(stage, precision_kind::bf16_mixed),
-                                          communicator.counter, sample_layout());
-          engine->initialize(initial_values);
-          if (threads.rank() == victim) {
-            communicator.faults.arm({.kind = fault_kind::throw_before,
-                                     .call = static_cast<std::uint64_t>(call)});
-          }
-          run_steps(*engine, threads.rank(), {.steps = 3});
-        });
+        const auto result =
+            try_run_threads(ranks, long_timeout, [&](threads_communicator& threads) {
+              rank_communicator communicator(threads);
+              const auto engine = make_engine(adamw_with(stage, precision_kind::bf16_mixed),
+                                              communicator.counter, sample_layout());
+              engine->initialize(initial_values);
+              if (threads.rank() == victim) {
+                communicator.faults.arm(
+                    {.kind = fault_kind::throw_before, .call = static_cast<std::uint64_t>(call)});
+              }
+              run_steps(*engine, threads.rank(), {.steps = 3});
+            });
         CAPTURE(name_of(stage), ranks, call, victim);
         CHECK(result.failed_rank() == victim);
         for (int rank = 0; rank < ranks; ++rank) {
@@ -94,9 +97,7 @@ TEST_CASE("fault_R9 ranks that disagree all get the same error before any payloa
        }},
       {"name", "names", [&](auto& l, bool odd, auto&, auto&) { tensor(l, odd ? "a" : "x", {6}); }},
       {"trainable", "types and trainable",
-       [&](auto& l, bool odd, auto&, auto&) {
-         tensor(l, "a", {6}, decay, {.trainable = odd});
-       }},
+       [&](auto& l, bool odd, auto&, auto&) { tensor(l, "a", {6}, decay, {.trainable = odd}); }},
       {"group", "groups",
        [&](auto& l, bool odd, auto&, auto&) { tensor(l, "a", {6}, odd ? decay : no_decay); }},
       {"group's setting", "groups",
@@ -195,13 +196,11 @@ TEST_CASE("fault_R11 a non-finite gradient anywhere skips the step on all ranks,
                     bool is_skipped = false;
                     double scale = engine.loss_scale();
                     if (has_bad_step) {
-                      const auto report = run_step(
-                          engine, [&](const tensor_info& info, std::uint64_t i) {
-                            if (info.name != position.first || i != position.second) return 1.0F;
-                            return rank == ranks - 1 ? value.first
-                                   : rank == 0       ? value.second
-                                                     : 1.0F;
-                          });
+                      const auto report = run_step(engine, [&](const tensor_info& info,
+                                                               std::uint64_t i) {
+                        if (info.name != position.first || i != position.second) return 1.0F;
+                        return rank == ranks - 1 ? value.first : rank == 0 ? value.second : 1.0F;
+                      });
                       is_skipped = report.skipped;
                       scale = engine.loss_scale();
                     }
@@ -215,7 +214,8 @@ TEST_CASE("fault_R11 a non-finite gradient anywhere skips the step on all ranks,
               CAPTURE(name_of(precision), name_of(stage), value.first, position.first,
                       position.second, ranks, rank);
               CHECK(std::get<0>(bad[rank]));
-              CHECK(std::get<1>(bad[rank]) == (precision == precision_kind::fp16_mixed ? 2.0 : 1.0));
+              CHECK(std::get<1>(bad[rank]) ==
+                    (precision == precision_kind::fp16_mixed ? 2.0 : 1.0));
               CHECK(std::get<2>(bad[rank]) == std::get<2>(good[rank]));
             }
           }
@@ -300,8 +300,7 @@ TEST_CASE("fault_R14 random configurations equal one rank on exact sums") {
     engine_options settings = scale;
     settings.accumulation = mode;
     const auto state = train(adamw_with(stage, precision), ranks, layout, options, settings);
-    const auto expected =
-        train(adamw_with(stage_kind::stage0, precision), 1, layout, alone, scale);
+    const auto expected = train(adamw_with(stage_kind::stage0, precision), 1, layout, alone, scale);
     CAPTURE(i, ranks, micro_batches, int(mode), name_of(stage), name_of(precision));
     CHECK(state.parameter_bits == expected.parameter_bits);
     CHECK(state.values == expected.values);
@@ -346,10 +345,10 @@ TEST_CASE("fault_R15 bytes and elements equal the formulas for every stage, prec
         CHECK(all.gradients == (flags.partitions_gradients ? 1 : n) * psi * bytes.gradient);
         CHECK(all.optimizer ==
               (flags.partitions_optimizer_state ? 1 : n) * psi * bytes.optimizer());
-        const std::uint64_t moved =
-            stage == stage_kind::stage3                 ? 3 * psi + 2 * psi_frozen
-            : stage == stage_kind::stage3_keep_gathered ? 2 * psi + psi_frozen
-                                                        : 2 * psi;
+        const std::uint64_t moved = stage == stage_kind::stage3 ? 3 * psi + 2 * psi_frozen
+                                    : stage == stage_kind::stage3_keep_gathered
+                                        ? 2 * psi + psi_frozen
+                                        : 2 * psi;
         for (const ledger& each : ledgers) CHECK(each.step.total() == (ranks == 1 ? 0 : moved));
       }
     }

@@ -18,7 +18,8 @@ engine_choice with_stage(precision_kind precision, stage_kind stage) {
 }
 
 trained_state reference(precision_kind precision, int ranks, const model_layout& layout,
-                        const training_options& options, const engine_options& settings = test_settings()) {
+                        const training_options& options,
+                        const engine_options& settings = test_settings()) {
   return train(with_stage(precision, stage_kind::stage1), ranks, layout, options, settings);
 }
 
@@ -119,8 +120,10 @@ TEST_CASE("all optimizers agree between stages 1 and 3") {
          {optimizer_kind::adam, optimizer_kind::sgd, optimizer_kind::lion}) {
       for (const int ranks : {1, 2, 5}) {
         CAPTURE(name_of(precision), name_of(optimizer), ranks);
-        const auto expected = train({stage_kind::stage1, precision, optimizer}, ranks, layout, options);
-        CHECK(train({stage_kind::stage3, precision, optimizer}, ranks, layout, options) == expected);
+        const auto expected =
+            train({stage_kind::stage1, precision, optimizer}, ranks, layout, options);
+        CHECK(train({stage_kind::stage3, precision, optimizer}, ranks, layout, options) ==
+              expected);
       }
     }
   }

@@ -23,8 +23,8 @@ namespace {
 
 /// What one rank's engine took.
 struct taken {
-  held_bytes held;                  ///< by the engine's ledger
-  std::uint64_t memory_bytes = 0;   ///< by the memory it was given
+  held_bytes held;                 ///< by the engine's ledger
+  std::uint64_t memory_bytes = 0;  ///< by the memory it was given
   std::uint64_t announced_bytes = 0;
   std::string stage;
 };
@@ -67,8 +67,7 @@ TEST_CASE("fault_53 engines hold what zero-plan says, for 200 random layouts") {
     }
     for (const planning::named_stage& stage : planning::stages) {
       question.stage = stage;
-      if (question.mode == accumulation::reduce_every &&
-          !stage.flags.partitions_optimizer_state) {
+      if (question.mode == accumulation::reduce_every && !stage.flags.partitions_optimizer_state) {
         continue;
       }
       CAPTURE(i, question.ranks, std::string(stage.name), layout.alignment_bytes());

@@ -35,7 +35,13 @@ struct rank_communicator {
 };
 
 enum class stage_kind { stage0, stage1, stage2, stage3, stage3_keep_gathered };
-enum class precision_kind { fp32, bf16_mixed, fp16_mixed, bf16_mixed_fp32_gradients, bf16_remainder };
+enum class precision_kind {
+  fp32,
+  bf16_mixed,
+  fp16_mixed,
+  bf16_mixed_fp32_gradients,
+  bf16_remainder,
+};
 enum class optimizer_kind { adamw, adam, sgd, lion };
 
 inline constexpr stage_kind all_stages[] = {stage_kind::stage0, stage_kind::stage1,

@@ -35,8 +35,8 @@ constexpr bool check_engine_arguments() {
                   "bf16_mixed, fp16_mixed, bf16_mixed_fp32_gradients, bf16_remainder)");
   } else if constexpr (!HasTopology<C>) {
     static_assert(never<C>,
-                  "zero::engine: the third argument is not a Communicator: it lacks rank(), size(), "
-                  "memory_space, queue, work, sums, abort(), claim() or unclaim() (use "
+                  "zero::engine: the third argument is not a Communicator: it lacks rank(), "
+                  "size(), memory_space, queue, work, sums, abort(), claim() or unclaim() (use "
                   "zero::threads_communicator, or see zero::HasTopology)");
   } else if constexpr (!CanReduceScatter<C, typename P::gradient_type>) {
     static_assert(never<C>,

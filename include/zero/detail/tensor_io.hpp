@@ -223,7 +223,9 @@ class tensor_io {
       if (part.empty()) continue;
       T* const values = out.data() + (part.begin - begin);
       if (!partitioned || owner == state_.rank()) {
-        for (std::uint64_t i = 0; i < part.size(); ++i) values[i] = value_at_position(part.begin + i);
+        for (std::uint64_t i = 0; i < part.size(); ++i) {
+          values[i] = value_at_position(part.begin + i);
+        }
       }
       if (!partitioned || state_.ranks() == 1) continue;
       state_.wire.broadcast(range<T, full, space>(values, part.size()), owner, q).wait(q);

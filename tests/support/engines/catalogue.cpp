@@ -65,12 +65,16 @@ std::vector<entry> catalogue() {
 template <Optimizer O>
 element_bytes bytes_with(precision_kind precision) {
   switch (precision) {
-    case precision_kind::fp32: return zero::bytes_of<fp32, O>();
-    case precision_kind::bf16_mixed: return zero::bytes_of<bf16_mixed, O>();
-    case precision_kind::fp16_mixed: return zero::bytes_of<fp16_mixed, O>();
+    case precision_kind::fp32:
+      return zero::bytes_of<fp32, O>();
+    case precision_kind::bf16_mixed:
+      return zero::bytes_of<bf16_mixed, O>();
+    case precision_kind::fp16_mixed:
+      return zero::bytes_of<fp16_mixed, O>();
     case precision_kind::bf16_mixed_fp32_gradients:
       return zero::bytes_of<bf16_mixed_fp32_gradients, O>();
-    case precision_kind::bf16_remainder: return zero::bytes_of<bf16_remainder, O>();
+    case precision_kind::bf16_remainder:
+      return zero::bytes_of<bf16_remainder, O>();
   }
   throw usage_error("no such precision");
 }
@@ -113,29 +117,37 @@ std::vector<engine_choice> built_engines() {
 
 stage_flags flags_of(stage_kind stage) {
   switch (stage) {
-    case stage_kind::stage0: return zero::flags_of<stage0>();
-    case stage_kind::stage1: return zero::flags_of<stage1>();
-    case stage_kind::stage2: return zero::flags_of<stage2>();
-    case stage_kind::stage3: return zero::flags_of<stage3>();
-    case stage_kind::stage3_keep_gathered: return zero::flags_of<stage3_keep_gathered>();
+    case stage_kind::stage0:
+      return zero::flags_of<stage0>();
+    case stage_kind::stage1:
+      return zero::flags_of<stage1>();
+    case stage_kind::stage2:
+      return zero::flags_of<stage2>();
+    case stage_kind::stage3:
+      return zero::flags_of<stage3>();
+    case stage_kind::stage3_keep_gathered:
+      return zero::flags_of<stage3_keep_gathered>();
   }
   throw usage_error("no such stage");
 }
 
 element_bytes bytes_of(precision_kind precision, optimizer_kind optimizer) {
   switch (optimizer) {
-    case optimizer_kind::adamw: return bytes_with<adamw>(precision);
-    case optimizer_kind::adam: return bytes_with<adam>(precision);
-    case optimizer_kind::sgd: return bytes_with<sgd>(precision);
-    case optimizer_kind::lion: return bytes_with<lion>(precision);
+    case optimizer_kind::adamw:
+      return bytes_with<adamw>(precision);
+    case optimizer_kind::adam:
+      return bytes_with<adam>(precision);
+    case optimizer_kind::sgd:
+      return bytes_with<sgd>(precision);
+    case optimizer_kind::lion:
+      return bytes_with<lion>(precision);
   }
   throw usage_error("no such optimizer");
 }
 
 std::unique_ptr<any_engine> make_engine(const engine_choice& choice,
                                         counted_communicator& communicator,
-                                        const model_layout& layout,
-                                        const engine_options& options) {
+                                        const model_layout& layout, const engine_options& options) {
   for (const entry& known : catalogue()) {
     if (known.choice.stage == choice.stage && known.choice.precision == choice.precision &&
         known.choice.optimizer == choice.optimizer) {

@@ -60,7 +60,9 @@ float integer_gradient(const gradient_site& site) {
   return static_cast<float>(static_cast<int>(hash_of(site) % 9) - 4);
 }
 
-float real_gradient(const gradient_site& site) { return unit_interval(hash_of(site)); }
+float real_gradient(const gradient_site& site) {
+  return unit_interval(hash_of(site));
+}
 
 void initial_values(const tensor_info& tensor, std::uint64_t first, std::span<float> values) {
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -189,8 +191,8 @@ trained_state train(const engine_choice& choice, int ranks, const model_layout& 
                       all_but_last.steps);
     }
     reports.push_back(engine->step(options.arguments));
-    const std::string difference = accounting_difference(
-        *engine, choice, communicator.counter, settings, options.micro_batches);
+    const std::string difference = accounting_difference(*engine, choice, communicator.counter,
+                                                         settings, options.micro_batches);
     if (!difference.empty()) throw error(name_of(choice) + ": " + difference);
     return state_of(*engine, reports);
   });
