@@ -285,7 +285,8 @@ class engine_core {
       }
       state.memory = arena(options.arena.first(static_cast<std::size_t>(bytes)));
     } else {
-      state.memory = arena(options.memory != nullptr ? *options.memory : host_, bytes);
+      state.memory =
+          arena(options.memory != nullptr ? *options.memory : state.default_memory, bytes);
     }
     for (const planned_buffer& buffer : state.plan.buffers) {
       state.memory.take(buffer.state, buffer.real_bytes, buffer.padding_bytes);
@@ -424,7 +425,6 @@ class engine_core {
     return report;
   }
 
-  host_memory host_;
   pass_kind kind_ = pass_kind::none;
   queue last_queue_{};
   moved_elements moving_;  ///< of the step in progress

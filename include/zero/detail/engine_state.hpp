@@ -93,6 +93,7 @@ struct engine_state {
   zero::plan plan;
   zero::ledger books;
   traffic<C> wire;
+  host_memory default_memory;  ///< before the arena, which gives its block back to it
   zero::arena memory;  ///< before the handles in `units`: they wait for what still uses it
   traversal walk;
   std::vector<unit_progress<work>> units;
