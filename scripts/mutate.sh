@@ -37,7 +37,11 @@ run_tests() {
 }
 
 # Without a fault the tests must pass, or their failing with it would show nothing.
+checked=
 for name in "${names[@]}"; do
+  needs="$(field targets "$name") / $(field tests "$name")"
+  if [[ $checked == *"<$needs>"* ]]; then continue; fi
+  checked+="<$needs>"
   if ! build_targets "$name" || ! run_tests "$name"; then
     echo "$name: its tests fail without it" >&2
     tail -n 30 build/build.log build/ctest.log >&2 || true
