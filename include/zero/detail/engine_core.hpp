@@ -157,8 +157,7 @@ class engine_core {
   gradient_type* replicated_gradient(tensor_id tensor, bool overwrite) {
     check_failure();
     require_training();
-    const tensor_info info = owner_info(tensor);
-    if (!state.progress(info.unit).is_reduced) gradients.open_window(info.unit, last_queue_);
+    gradients.open_window(owner_info(tensor).unit, last_queue_);
     return gradients.gradient(tensor, overwrite);
   }
 

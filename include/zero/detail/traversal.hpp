@@ -39,7 +39,6 @@ class traversal {
   bool is_last_use(unit_id unit) const noexcept {
     return units_[unit.value].seen == units_[unit.value].uses;
   }
-  bool was_used(unit_id unit) const noexcept { return units_[unit.value].seen != 0; }
   std::optional<unit_id> next() const noexcept {
     if (is_complete()) return std::nullopt;
     return at(position_);
