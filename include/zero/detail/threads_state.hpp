@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <bit>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -16,41 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include <zero/detail/collective_call.hpp>
 #include <zero/error.hpp>
 
 namespace zero::detail {
-
-/// What a rank publishes when it enters a collective; any difference between ranks is an error.
-struct collective_call {
-  std::uint64_t sequence = 0;
-  std::string_view operation;       // static storage
-  std::string_view element;         // static storage
-  std::string_view output_element;  // differs from `element` where a sum is not rounded
-  std::uint32_t wire_id = 0;
-  std::uint32_t output_wire_id = 0;
-  std::uint64_t count = 0;  // of the full side
-  int root = -1;
-  std::uint32_t scale_bits = std::bit_cast<std::uint32_t>(1.0F);
-
-  friend bool operator==(const collective_call&, const collective_call&) = default;
-
-  std::string describe() const {
-    std::string text(operation);
-    text += " #" + std::to_string(sequence);
-    if (!element.empty()) {
-      text += " of " + std::to_string(count) + " x ";
-      text += element;
-    }
-    if (output_wire_id != wire_id) {
-      text += " into ";
-      text += output_element;
-    }
-    if (root >= 0) text += " from root " + std::to_string(root);
-    const auto scale = std::bit_cast<float>(scale_bits);
-    if (scale_bits != std::bit_cast<std::uint32_t>(1.0F)) text += " x " + std::to_string(scale);
-    return text;
-  }
-};
 
 /// The state that the ranks of one world of threads share.
 ///

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -13,12 +12,12 @@
 #include <utility>
 
 #include <zero/communicator.hpp>
+#include <zero/detail/collective_call.hpp>
 #include <zero/detail/collective_checks.hpp>
 #include <zero/detail/completed_work.hpp>
 #include <zero/detail/threads_state.hpp>
 #include <zero/error.hpp>
 #include <zero/kernels/fold.hpp>
-#include <zero/numeric/element_traits.hpp>
 #include <zero/range.hpp>
 
 namespace zero {
@@ -117,11 +116,7 @@ class threads_communicator {
                       queue = {}) {
     detail::check_full_and_shard(call_site("reduce_scatter"), in.data(), in.size(), out.data(),
                                  out.size());
-    detail::collective_call call = describe<T>("reduce_scatter", in.size());
-    call.output_element = element_traits<U>::name;
-    call.output_wire_id = element_traits<U>::wire_id;
-    call.scale_bits = std::bit_cast<std::uint32_t>(options.scale);
-    state_->enter(rank_, call, in.data());
+    state_->enter(rank_, detail::describe_sum<T, U>(in.size(), options.scale), in.data());
     // Of every input this rank reads only shard `rank`, and it writes only `out`. In place, `out`
     // is that shard of its own input, which no peer reads: no rank writes what another one reads.
     const auto own_shard = static_cast<std::uint64_t>(rank_) * out.size();
@@ -136,7 +131,7 @@ class threads_communicator {
   work all_gather(range<const T, shard> in, range<T, full> out, queue = {}) {
     detail::check_full_and_shard(call_site("all_gather"), out.data(), out.size(), in.data(),
                                  in.size());
-    state_->enter(rank_, describe<T>("all_gather", out.size()), in.data());
+    state_->enter(rank_, detail::describe_call<T>("all_gather", out.size()), in.data());
     // In place, `in` is shard `rank` of `out`: the one shard that is not written here.
     for (int peer = 0; peer < size(); ++peer) {
       copy(out.data() + static_cast<std::uint64_t>(peer) * in.size(),
@@ -149,7 +144,7 @@ class threads_communicator {
   /// The values are replaced by their sums over ranks, in rank_tree order.
   work all_reduce(range<double, full> values, queue = {}) {
     detail::check_values(call_site("all_reduce"), values.data(), values.size());
-    state_->enter(rank_, describe<double>("all_reduce", values.size()), values.data());
+    state_->enter(rank_, detail::describe_call<double>("all_reduce", values.size()), values.data());
     const auto scratch = state_->scratch(rank_);
     for (std::uint64_t first = 0; first < values.size(); first += scratch.size()) {
       const auto count = std::min<std::uint64_t>(scratch.size(), values.size() - first);
@@ -168,7 +163,7 @@ class threads_communicator {
   work broadcast(range<T, full> values, int root, queue = {}) {
     detail::check_values(call_site("broadcast"), values.data(), values.size());
     detail::check_root(call_site("broadcast"), root);
-    detail::collective_call call = describe<T>("broadcast", values.size());
+    detail::collective_call call = detail::describe_call<T>("broadcast", values.size());
     call.root = root;
     state_->enter(rank_, call, values.data());
     copy(values.data(), static_cast<const T*>(state_->buffer(root)), values.size());
@@ -214,16 +209,6 @@ class threads_communicator {
 
   detail::checked_call call_site(std::string_view operation) const noexcept {
     return {backend_name(), rank_, size(), operation};
-  }
-
-  template <class T>
-  static detail::collective_call describe(std::string_view operation, std::uint64_t count) {
-    detail::collective_call call;
-    call.operation = operation;
-    call.element = call.output_element = element_traits<T>::name;
-    call.wire_id = call.output_wire_id = element_traits<T>::wire_id;
-    call.count = count;
-    return call;
   }
 
   template <class T>
