@@ -214,6 +214,27 @@ class transport_communicator {
 
   Backend& transport() noexcept { return *state_->transport; }
 
+  /// Numbers the call and runs it; backends add collectives of their own with it. Whatever goes
+  /// wrong poisons the communicator, tells the peers, and is thrown as the first cause seen here.
+  template <class Function>
+  void run(collective_call call, Function&& function) {
+    transport_operation operation;
+    call.sequence = state_->next_sequence++;
+    operation.call = call;
+    operation.start = transport_operation::clock::now();
+    operation.deadline = operation.start + state_->transport->timeout();
+    if (state_->failure.has_failed()) raise(operation);
+    try {
+      function(std::as_const(operation));
+    } catch (const communicator_error& error) {
+      state_->fail(error);
+      raise(operation);
+    } catch (const std::exception& error) {
+      state_->abort(error.what());
+      throw;
+    }
+  }
+
  private:
   /// Doubles that an all-reduce sums at a time.
   static constexpr std::uint64_t block_elements = 512;
@@ -245,27 +266,6 @@ class transport_communicator {
     }
     kernels::fold(host_space{}, std::span<const double* const>(state_->pieces), values, count,
                   1.0F);
-  }
-
-  /// Numbers the call and runs it. Whatever goes wrong poisons the communicator, tells the peers,
-  /// and is thrown as the first cause that was seen here.
-  template <class Function>
-  void run(collective_call call, Function&& function) {
-    transport_operation operation;
-    call.sequence = state_->next_sequence++;
-    operation.call = call;
-    operation.start = transport_operation::clock::now();
-    operation.deadline = operation.start + state_->transport->timeout();
-    if (state_->failure.has_failed()) raise(operation);
-    try {
-      function(std::as_const(operation));
-    } catch (const communicator_error& error) {
-      state_->fail(error);
-      raise(operation);
-    } catch (const std::exception& error) {
-      state_->abort(error.what());
-      throw;
-    }
   }
 
   [[noreturn]] void raise(const transport_operation& operation) const {
