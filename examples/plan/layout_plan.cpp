@@ -193,6 +193,8 @@ std::string_view name_of(purpose what) noexcept {
       return "shared_gradients";
     case purpose::scratch_shard:
       return "scratch_shard";
+    case purpose::crossing_shard:
+      return "crossing_shard";
     case purpose::control:
       return "control";
   }
@@ -200,8 +202,18 @@ std::string_view name_of(purpose what) noexcept {
 }
 
 std::string_view name_of(zero::planned_collective::operation operation) noexcept {
-  return operation == zero::planned_collective::operation::reduce_scatter ? "reduce_scatter"
-                                                                          : "all_gather";
+  using kind = zero::planned_collective::operation;
+  switch (operation) {
+    case kind::reduce_scatter:
+      return "reduce_scatter";
+    case kind::all_gather:
+      return "all_gather";
+    case kind::crossing_reduce_scatter:
+      return "crossing_reduce_scatter";
+    case kind::crossing_all_gather:
+      return "crossing_all_gather";
+  }
+  return "?";
 }
 
 std::string_view name_of(zero::planned_collective::phase phase) noexcept {

@@ -35,11 +35,10 @@ class engine {
 };
 
 template <Stage S, Precision P, HasTopology C, Optimizer O>
-  requires(detail::CanCarry<C, typename P::gradient_type> &&
-           CanAllGather<C, typename P::parameter_type> && detail::CanCarryMaster<C, P> &&
-           CanAllGather<C, std::uint64_t> && CanAllReduce<C> && CanBroadcast<C, float> &&
-           CanBroadcast<C, typename P::parameter_type>)
-class engine<S, P, C, O> {
+requires(!detail::MisplacedReplicas<S, C> && detail::CanCarry<C, typename P::gradient_type> &&
+         CanAllGather<C, typename P::parameter_type> && detail::CanCarryMaster<C, P> &&
+         CanAllGather<C, std::uint64_t> && CanAllReduce<C> && CanBroadcast<C, float> &&
+         CanBroadcast<C, typename P::parameter_type>) class engine<S, P, C, O> {
   using core_type = detail::engine_core<S, P, C, O>;
 
  public:
@@ -183,19 +182,24 @@ class engine<S, P, C, O> {
       for (const detail::segment& part : store.shard_segments) {
         const tensor_info info = layout().info(part.tensor);
         switch (which) {
-          case owned_state::parameters: visit(info, part, store.parameters, function); break;
+          case owned_state::parameters:
+            visit(info, part, store.parameters, function);
+            break;
           case owned_state::masters:
             visit_with(info, part, function, [&](std::uint64_t position) {
               return core_.tensors.value_at(info, position);
             });
             break;
           case owned_state::gradients:
-            core_.gradients.with_reduced(unit_id{u}, [&](const auto& gradients) {
-              visit(info, part, gradients, function);
-            });
+            core_.gradients.with_reduced(
+                unit_id{u}, [&](const auto& gradients) { visit(info, part, gradients, function); });
             break;
-          case owned_state::first_moment: visit_moment<0>(info, part, store, function); break;
-          case owned_state::second_moment: visit_moment<1>(info, part, store, function); break;
+          case owned_state::first_moment:
+            visit_moment<0>(info, part, store, function);
+            break;
+          case owned_state::second_moment:
+            visit_moment<1>(info, part, store, function);
+            break;
         }
       }
     }
@@ -210,11 +214,10 @@ class engine<S, P, C, O> {
   }
 
   template <class T, class Function>
-  void visit(const tensor_info& info, const detail::segment& part,
-             const detail::placed<T>& state, Function& function) {
-    visit_with(info, part, function, [&](std::uint64_t position) {
-      return static_cast<float>(*state.at(position));
-    });
+  void visit(const tensor_info& info, const detail::segment& part, const detail::placed<T>& state,
+             Function& function) {
+    visit_with(info, part, function,
+               [&](std::uint64_t position) { return static_cast<float>(*state.at(position)); });
   }
 
   template <class Function, class ValueAt>

@@ -65,7 +65,7 @@ constexpr state_formula formula_of() noexcept {
 struct volume_formula {
   std::uint64_t reduce_scatter_trainable = 0;  ///< multiples of Psi_t
   std::uint64_t all_gather_trainable = 0;
-  std::uint64_t all_gather_frozen = 0;         ///< multiples of Psi_f
+  std::uint64_t all_gather_frozen = 0;  ///< multiples of Psi_f
 
   constexpr std::uint64_t elements(std::uint64_t psi_trainable,
                                    std::uint64_t psi_frozen = 0) const noexcept {
@@ -105,14 +105,16 @@ class rank_estimate {
     std::uint64_t padded = 0;
   };
   partition cut(unit_id unit, bool trainable) const {
-    return make_partition(layout_.flat_elements(unit, trainable), request_.ranks,
-                          layout_.alignment_elements());
+    return partition_for(request_, layout_.flat_elements(unit, trainable),
+                         layout_.alignment_elements(), trainable);
   }
   range_size size(unit_id unit, bool trainable, bool partitioned) const;
   bool has_one_use(unit_id unit) const { return uses_[unit.value] == 1; }
   std::uint64_t gathered_bytes(unit_id unit) const;
   std::uint64_t unreduced_bytes(unit_id unit) const;
   std::uint64_t transient_bytes() const;
+  std::uint64_t largest_shard() const;
+  void add_crossing(moved_elements& moved, std::uint64_t reduces) const;
   template <class SlotBytes>
   std::uint64_t slots(bool all_own, SlotBytes slot_bytes) const;
 

@@ -36,7 +36,7 @@ struct element_bytes {
   std::uint64_t parameter = 0;
   std::uint64_t gradient = 0;
   std::uint64_t accumulation = 0;
-  std::uint64_t master = 0;   ///< 0 where the parameter itself is the master
+  std::uint64_t master = 0;  ///< 0 where the parameter itself is the master
   std::uint64_t moment = 0;
   std::uint64_t moments = 0;  ///< how many moments the optimizer keeps
 
@@ -80,11 +80,21 @@ struct held_bytes {
   }
   constexpr void add(memory_state state, std::uint64_t real, std::uint64_t pad) noexcept {
     switch (state) {
-      case memory_state::parameters: parameters += real; break;
-      case memory_state::gradients: gradients += real; break;
-      case memory_state::optimizer: optimizer += real; break;
-      case memory_state::accumulation: accumulation += real; break;
-      case memory_state::transient: transient += real + pad; return;
+      case memory_state::parameters:
+        parameters += real;
+        break;
+      case memory_state::gradients:
+        gradients += real;
+        break;
+      case memory_state::optimizer:
+        optimizer += real;
+        break;
+      case memory_state::accumulation:
+        accumulation += real;
+        break;
+      case memory_state::transient:
+        transient += real + pad;
+        return;
     }
     padding += pad;
   }
@@ -96,6 +106,7 @@ struct held_bytes {
 struct moved_elements {
   std::uint64_t reduce_scatter = 0;
   std::uint64_t all_gather = 0;
+  std::uint64_t crossing = 0;    ///< between the replicas of zero::hybrid: 2 Psi/S, not in total()
   std::uint64_t all_reduce = 0;  ///< the few doubles of a step: norm, verdict, argument check
   std::uint64_t broadcast = 0;
   std::uint64_t padding = 0;     ///< padding elements that travelled along
@@ -106,6 +117,7 @@ struct moved_elements {
   constexpr moved_elements& operator+=(const moved_elements& other) noexcept {
     reduce_scatter += other.reduce_scatter;
     all_gather += other.all_gather;
+    crossing += other.crossing;
     all_reduce += other.all_reduce;
     broadcast += other.broadcast;
     padding += other.padding;

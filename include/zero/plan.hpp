@@ -20,6 +20,19 @@ struct plan_request {
   int ranks = 1;
   int rank = 0;
   accumulation mode = accumulation::none;
+  /// Groups that hold the same shards; `ranks` and `rank` are those inside a group.
+  int replicas = 1;
+  /// Bytes per element of the partial sums that cross the replicas; 0: as gradient.
+  std::uint64_t crossing_element_bytes = 0;
+
+  constexpr int all_ranks() const noexcept { return ranks * replicas; }
+  constexpr std::uint64_t crossing_bytes() const noexcept {
+    return crossing_element_bytes != 0 ? crossing_element_bytes : bytes.gradient;
+  }
+  /// Partial sums that are not rounded yet need room of their own.
+  constexpr bool crosses_from_scratch() const noexcept {
+    return replicas > 1 && crossing_bytes() != bytes.gradient;
+  }
 };
 
 /// A run of the arena: one state of one unit (or a region that several units share).
@@ -31,11 +44,12 @@ struct planned_buffer {
     master,
     moment,
     accumulation,
-    gathered_parameters,   ///< a slot of a unit's own
-    unreduced_gradients,   ///< a slot of a unit's own
-    shared_parameters,     ///< the region that units with one use share
+    gathered_parameters,  ///< a slot of a unit's own
+    unreduced_gradients,  ///< a slot of a unit's own
+    shared_parameters,    ///< the region that units with one use share
     shared_gradients,
     scratch_shard,
+    crossing_shard,  ///< unrounded sums of a group on their way across the replicas
     control,
   };
   purpose what = purpose::parameters;
@@ -53,8 +67,8 @@ struct unit_plan {
 
   partition trainable;
   partition frozen;
-  std::uint64_t uses = 1;           ///< per forward traversal
-  std::uint64_t slot_parity = 0;    ///< which end of the shared regions, for units with one use
+  std::uint64_t uses = 1;         ///< per forward traversal
+  std::uint64_t slot_parity = 0;  ///< which end of the shared regions, for units with one use
   bool shares_parameter_region = false;
   bool shares_gradient_region = false;
   std::uint64_t parameters = absent;
@@ -70,7 +84,13 @@ struct unit_plan {
 
 /// One collective of a step.
 struct planned_collective {
-  enum class operation : std::uint8_t { reduce_scatter, all_gather };
+  /// The last two run between the replicas, over one shard; the others inside the group.
+  enum class operation : std::uint8_t {
+    reduce_scatter,
+    all_gather,
+    crossing_reduce_scatter,
+    crossing_all_gather,
+  };
   enum class phase : std::uint8_t { forward, backward, update };
   operation what = operation::all_gather;
   phase when = phase::forward;
@@ -94,6 +114,7 @@ struct plan {
   std::vector<unit_plan> units;
   std::vector<planned_buffer> buffers;  ///< in arena order
   std::uint64_t scratch_shard = unit_plan::absent;
+  std::uint64_t crossing_shard = unit_plan::absent;
   std::uint64_t control = unit_plan::absent;
   std::uint64_t arena_bytes = 0;
   held_bytes held;
@@ -113,9 +134,18 @@ struct plan {
   }
 };
 
+/// The partition of a unit's trainable (or frozen) range. With replicas every shard divides
+/// evenly among them, because each reduces its part of it across.
+constexpr partition partition_for(const plan_request& request, std::uint64_t flat_elements,
+                                  std::uint64_t alignment_elements, bool trainable) noexcept {
+  const auto replicas = static_cast<std::uint64_t>(request.replicas);
+  return make_partition(flat_elements, request.ranks,
+                        alignment_elements * (trainable ? replicas : 1));
+}
+
 /// Computes the plan of one rank. Allocates only the plan itself: any number of ranks and any
-/// model size can be planned. Throws: usage_error for ranks < 1, a rank outside, or reduce_every
-/// at stage 0.
+/// model size can be planned. Throws: usage_error for ranks < 1, a rank outside, reduce_every at
+/// stage 0, or replicas at stage 0.
 plan make_plan(const model_layout& layout, const plan_request& request);
 
 /// The collectives of one step with `micro_batches` micro-batches, in the order in which a plain

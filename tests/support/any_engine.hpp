@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <zero/adapters/any_communicator.hpp>
 #include <zero/backends/delaying.hpp>
 #include <zero/backends/faulty.hpp>
 #include <zero/backends/metered.hpp>
@@ -21,16 +22,18 @@
 
 namespace zero::test {
 
-/// The one communicator of the tests: what it does is switched at run time.
-using counted_communicator = metered<delaying<faulty<threads_communicator>>>;
+/// The one communicator of the tests: what it does, and to which backend, is switched at run time.
+using counted_communicator = metered<delaying<faulty<any_communicator>>>;
 
 /// The layers of one rank's communicator, ready to use.
 struct rank_communicator {
-  explicit rank_communicator(threads_communicator& ranks, delaying_options delays = {})
-      : faults(ranks), delay(faults, delays), counter(delay) {}
+  template <HasTopology C>
+  explicit rank_communicator(C& ranks, delaying_options delays = {})
+      : any(ranks), faults(any), delay(faults, delays), counter(delay) {}
 
-  faulty<threads_communicator> faults;
-  delaying<faulty<threads_communicator>> delay;
+  any_communicator any;
+  faulty<any_communicator> faults;
+  delaying<faulty<any_communicator>> delay;
   counted_communicator counter;
 };
 

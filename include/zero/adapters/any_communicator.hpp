@@ -2,8 +2,10 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -13,6 +15,7 @@
 #include <zero/detail/any_work.hpp>
 #include <zero/detail/collective_checks.hpp>
 #include <zero/detail/decorator.hpp>
+#include <zero/detail/replication.hpp>
 #include <zero/error.hpp>
 #include <zero/numeric/element_traits.hpp>
 #include <zero/range.hpp>
@@ -57,6 +60,10 @@ class any_communicator_interface {
   virtual void abort(std::string_view reason) noexcept = 0;
   virtual bool claim() noexcept = 0;
   virtual void unclaim() noexcept = 0;
+  virtual int replicas() const = 0;
+  virtual int replica() const = 0;
+  virtual bool rounds_before_crossing() const = 0;
+  virtual void lend_scratch(std::span<std::byte> scratch) noexcept = 0;
   virtual any_work reduce_scatter(erased_range in, erased_range out, reduce_options options) = 0;
   virtual any_work all_gather(erased_range in, erased_range out) = 0;
   virtual any_work all_reduce(range<double, full> values) = 0;
@@ -68,12 +75,18 @@ class any_communicator_interface {
 template <class Use>
 any_work with_element(std::uint32_t wire_id, Use use) {
   switch (wire_id) {
-    case element_traits<float>::wire_id: return use(std::type_identity<float>{});
-    case element_traits<double>::wire_id: return use(std::type_identity<double>{});
-    case element_traits<bfloat16>::wire_id: return use(std::type_identity<bfloat16>{});
-    case element_traits<float16>::wire_id: return use(std::type_identity<float16>{});
-    case element_traits<std::uint16_t>::wire_id: return use(std::type_identity<std::uint16_t>{});
-    default: return use(std::type_identity<std::uint64_t>{});
+    case element_traits<float>::wire_id:
+      return use(std::type_identity<float>{});
+    case element_traits<double>::wire_id:
+      return use(std::type_identity<double>{});
+    case element_traits<bfloat16>::wire_id:
+      return use(std::type_identity<bfloat16>{});
+    case element_traits<float16>::wire_id:
+      return use(std::type_identity<float16>{});
+    case element_traits<std::uint16_t>::wire_id:
+      return use(std::type_identity<std::uint16_t>{});
+    default:
+      return use(std::type_identity<std::uint64_t>{});
   }
 }
 
@@ -98,6 +111,12 @@ class any_communicator_model final : public any_communicator_interface {
   void abort(std::string_view reason) noexcept override { inner_->abort(reason); }
   bool claim() noexcept override { return inner_->claim(); }
   void unclaim() noexcept override { inner_->unclaim(); }
+  int replicas() const override { return replicas_of(*inner_); }
+  int replica() const override { return replica_of(*inner_); }
+  bool rounds_before_crossing() const override { return !crosses_unrounded(*inner_); }
+  void lend_scratch(std::span<std::byte> scratch) noexcept override {
+    detail::lend_scratch(*inner_, scratch);
+  }
 
   any_work reduce_scatter(erased_range in, erased_range out, reduce_options options) override {
     return with_element(in.wire_id, [&]<class T>(std::type_identity<T>) -> any_work {
@@ -111,8 +130,8 @@ class any_communicator_model final : public any_communicator_interface {
   }
 
   any_work all_gather(erased_range in, erased_range out) override {
-    return with_element(
-        in.wire_id, [&]<class T>(std::type_identity<T>) { return gather<T>(in, out); });
+    return with_element(in.wire_id,
+                        [&]<class T>(std::type_identity<T>) { return gather<T>(in, out); });
   }
 
   any_work all_reduce(range<double, full> values) override {
@@ -120,8 +139,8 @@ class any_communicator_model final : public any_communicator_interface {
   }
 
   any_work broadcast(erased_range values, int root) override {
-    return with_element(
-        values.wire_id, [&]<class T>(std::type_identity<T>) { return send<T>(values, root); });
+    return with_element(values.wire_id,
+                        [&]<class T>(std::type_identity<T>) { return send<T>(values, root); });
   }
 
   std::unique_ptr<any_communicator_interface> split(int color) override {
@@ -137,8 +156,8 @@ class any_communicator_model final : public any_communicator_interface {
   template <class T, class U>
   any_work sum(erased_range in, erased_range out, reduce_options options) {
     if constexpr (CanReduceScatter<C, T, U>) {
-      return any_work(inner_->reduce_scatter(in.as<const T, partial>(), out.as<U, shard>(),
-                                             options, {}));
+      return any_work(
+          inner_->reduce_scatter(in.as<const T, partial>(), out.as<U, shard>(), options, {}));
     } else {
       refuse("reduce_scatter", element_traits<T>::name);
     }
@@ -188,8 +207,7 @@ class any_communicator {
   static constexpr std::string_view backend_name() noexcept { return "any"; }
 
   template <HasTopology C>
-    requires(!std::same_as<C, any_communicator>)
-  explicit any_communicator(C& inner)
+  requires(!std::same_as<C, any_communicator>) explicit any_communicator(C& inner)
       : model_(std::make_unique<detail::any_communicator_model<C>>(inner)) {}
   template <HasTopology C>
   explicit any_communicator(std::unique_ptr<C> inner)
@@ -206,6 +224,12 @@ class any_communicator {
   void abort(std::string_view reason) noexcept { model_->abort(reason); }
   bool claim() noexcept { return model_->claim(); }
   void unclaim() noexcept { model_->unclaim(); }
+
+  // Those of a hybrid inside; otherwise there is one group, and scratch is not needed.
+  int replicas() const noexcept { return model_->replicas(); }
+  int replica() const noexcept { return model_->replica(); }
+  bool rounds_before_crossing() const noexcept { return model_->rounds_before_crossing(); }
+  void lend_scratch(std::span<std::byte> scratch) noexcept { model_->lend_scratch(scratch); }
 
   template <detail::ErasableElement T, detail::SumOutputOf<T> U>
   work reduce_scatter(range<const T, partial> in, range<U, shard> out, reduce_options options = {},

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -42,6 +44,16 @@ class decorator {
   void abort(std::string_view reason) noexcept { inner_->abort(reason); }
   bool claim() noexcept { return inner_->claim(); }
   void unclaim() noexcept { inner_->unclaim(); }
+
+  // Replicas, where the inner communicator has them.
+  int replicas() const noexcept requires HasReplicas<C> { return inner_->replicas(); }
+  int replica() const noexcept requires HasReplicas<C> { return inner_->replica(); }
+  bool rounds_before_crossing() const noexcept requires HasReplicas<C> {
+    return inner_->rounds_before_crossing();
+  }
+  void lend_scratch(std::span<std::byte> scratch) noexcept requires HasReplicas<C> {
+    inner_->lend_scratch(scratch);
+  }
 
   C& inner() noexcept { return *inner_; }
 

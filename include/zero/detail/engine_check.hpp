@@ -21,6 +21,19 @@ concept CanCarry = CanReduceScatter<C, T> && CanAllGather<C, T>;
 template <class C, class P>
 concept CanCarryMaster = !has_master<P> || CanAllGather<C, master_type<P>>;
 
+/// True for zero::hybrid and for decorators around it; a communicator that is chosen at run time
+/// is asked when the engine is made.
+template <class C>
+inline constexpr bool always_has_replicas = false;
+template <HasReplicas C>
+requires requires {
+  typename C::sharded_group;
+}
+inline constexpr bool always_has_replicas<C> = true;
+
+template <class S, class C>
+concept MisplacedReplicas = always_has_replicas<C> && !S::partitions_optimizer_state;
+
 /// The ladder: the first thing that is wrong with the template arguments gets one readable
 /// sentence, and nothing else of the engine is compiled.
 template <class S, class P, class C, class O>
@@ -38,6 +51,10 @@ constexpr bool check_engine_arguments() {
                   "zero::engine: the third argument is not a Communicator: it lacks rank(), "
                   "size(), memory_space, queue, work, sums, abort(), claim() or unclaim() (use "
                   "zero::threads_communicator, or see zero::HasTopology)");
+  } else if constexpr (MisplacedReplicas<S, C>) {
+    static_assert(never<S>,
+                  "zero::engine: zero::hybrid shards inside groups, and stage0 shards nothing (use "
+                  "stage1 to stage3, or give stage0 the communicator without hybrid)");
   } else if constexpr (!CanReduceScatter<C, typename P::gradient_type>) {
     static_assert(never<C>,
                   "zero::engine: the communicator cannot reduce-scatter the precision's "

@@ -49,7 +49,10 @@ class engine_core {
   }
   engine_core(const engine_core&) = delete;
   engine_core& operator=(const engine_core&) = delete;
-  ~engine_core() { state.wire.communicator().unclaim(); }
+  ~engine_core() {
+    lend_scratch(state.wire.communicator(), {});
+    state.wire.communicator().unclaim();
+  }
 
   // --- passes ---------------------------------------------------------------------------------
 
@@ -57,9 +60,8 @@ class engine_core {
     require_idle("train");
     require_values();
     if (position.of == 0 || position.micro_batch >= position.of) {
-      throw usage_error("zero::engine::train: micro-batch " +
-                        std::to_string(position.micro_batch) + " of " +
-                        std::to_string(position.of) + " does not exist");
+      throw usage_error("zero::engine::train: micro-batch " + std::to_string(position.micro_batch) +
+                        " of " + std::to_string(position.of) + " does not exist");
     }
     if (position.of > 1 && state.options.accumulation == accumulation::none) {
       throw usage_error("zero::engine::train: " + std::to_string(position.of) +
@@ -68,13 +70,14 @@ class engine_core {
     }
     if (state.micro_batch != 0 && position.of != state.micro_batches) {
       throw usage_error("zero::engine::train: the step began with " +
-                        std::to_string(state.micro_batches) + " micro-batches, now it is said to "
-                        "have " + std::to_string(position.of));
+                        std::to_string(state.micro_batches) +
+                        " micro-batches, now it is said to "
+                        "have " +
+                        std::to_string(position.of));
     }
     if (position.micro_batch != state.micro_batch) {
-      throw usage_error("zero::engine::train: micro-batch " +
-                        std::to_string(position.micro_batch) + " was begun where " +
-                        std::to_string(state.micro_batch) +
+      throw usage_error("zero::engine::train: micro-batch " + std::to_string(position.micro_batch) +
+                        " was begun where " + std::to_string(state.micro_batch) +
                         (state.micro_batch == position.of ? " (step()) is due" : " is due"));
     }
     state.micro_batches = position.of;
@@ -255,7 +258,7 @@ class engine_core {
   enum class pass_kind : std::uint8_t { none, training, evaluation };
 
   void compare_fingerprints() {
-    if (state.ranks() == 1) return;
+    if (state.all_ranks() == 1) return;
     hasher extra;
     extra.add(static_cast<std::uint64_t>(state.options.skipped_units))
         .add(state.options.loss_scale.initial)
@@ -264,11 +267,14 @@ class engine_core {
         .add(state.options.loss_scale.window)
         .add(state.options.loss_scale.minimum)
         .add(state.options.loss_scale.maximum);
+    if (state.plan.request.replicas > 1) {
+      extra.add(static_cast<std::uint64_t>(state.plan.request.replicas))
+          .add(state.plan.request.crossing_bytes());
+    }
     state.wire.book_on(state.books.fingerprint);
     fingerprint_exchange<C>(state.wire, state.layout, queue{})
-        .compare(fingerprint_of<S, P>(
-            state.layout, state.optimizer,
-            {state.ranks(), state.options.accumulation, extra.value()}));
+        .compare(fingerprint_of<S, P>(state.layout, state.optimizer,
+                                      {state.ranks(), state.options.accumulation, extra.value()}));
     state.wire.book_on(state.books.initialization);
   }
 
@@ -291,6 +297,11 @@ class engine_core {
       state.memory.take(buffer.state, buffer.real_bytes, buffer.padding_bytes);
     }
     state.books.held = state.memory.held();
+    if (const std::uint64_t crossing = state.plan.crossing_shard; crossing != unit_plan::absent) {
+      lend_scratch(state.wire.communicator(),
+                   {state.memory.data() + crossing,
+                    static_cast<std::size_t>(state.plan.control - crossing)});
+    }
     // Padding and fresh moments are zero.
     std::memset(state.memory.data(), 0, static_cast<std::size_t>(bytes));
     state.stores =
@@ -355,8 +366,7 @@ class engine_core {
     if constexpr (!S::partitions_gradients) {
       // What no scope has reduced, in the order of a backward traversal.
       guarded([&] {
-        for (auto unit = state.plan.schedule.rbegin(); unit != state.plan.schedule.rend();
-             ++unit) {
+        for (auto unit = state.plan.schedule.rbegin(); unit != state.plan.schedule.rend(); ++unit) {
           if (state.progress(*unit).is_reduced) continue;
           gradients.open_window(*unit, q);
           gradients.reduce(*unit, q);

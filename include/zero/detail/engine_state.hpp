@@ -8,12 +8,14 @@
 #include <vector>
 
 #include <zero/communicator.hpp>
+#include <zero/detail/replication.hpp>
 #include <zero/detail/traffic.hpp>
 #include <zero/detail/traversal.hpp>
 #include <zero/detail/unit_store.hpp>
 #include <zero/engine_options.hpp>
 #include <zero/layout.hpp>
 #include <zero/ledger.hpp>
+#include <zero/numeric/element_traits.hpp>
 #include <zero/plan.hpp>
 
 namespace zero::detail {
@@ -21,12 +23,12 @@ namespace zero::detail {
 /// What is going on with a unit in the current pass.
 template <class Work>
 struct unit_progress {
-  std::array<Work, 2> gathers;    ///< trainable and frozen parameters on their way
-  Work reduction;                 ///< gradients on their way
-  bool is_gathered = false;       ///< readable, or on its way
-  bool window_is_open = false;    ///< the user may write gradients
-  bool is_reduced = false;        ///< in this micro-batch
-  std::uint32_t ready = 0;        ///< trainable tensors reported by gradient_ready
+  std::array<Work, 2> gathers;  ///< trainable and frozen parameters on their way
+  Work reduction;               ///< gradients on their way
+  bool is_gathered = false;     ///< readable, or on its way
+  bool window_is_open = false;  ///< the user may write gradients
+  bool is_reduced = false;      ///< in this micro-batch
+  std::uint32_t ready = 0;      ///< trainable tensors reported by gradient_ready
   std::uint32_t trainable_tensors = 0;
 };
 
@@ -56,7 +58,7 @@ struct engine_state {
         optimizer(how),
         options(settings),
         plan(make_plan(layout, request(comm, settings))),
-        wire(comm, books.initialization),
+        wire(comm, books.initialization, plan.request.crossing_bytes()),
         walk(layout),
         units(layout.unit_count()),
         tensors(layout.tensor_count()),
@@ -71,14 +73,21 @@ struct engine_state {
   }
 
   static plan_request request(const C& comm, const engine_options& options) {
-    return {flags_of<S>(), bytes_of<P, O>(), comm.size(), comm.rank(), options.accumulation};
+    using compute_type = typename element_traits<gradient_type>::compute_type;
+    return {flags_of<S>(),
+            bytes_of<P, O>(),
+            comm.size(),
+            comm.rank(),
+            options.accumulation,
+            replicas_of(comm),
+            crosses_unrounded(comm) ? sizeof(compute_type) : sizeof(gradient_type)};
   }
 
   int ranks() const noexcept { return plan.request.ranks; }
   int rank() const noexcept { return plan.request.rank; }
-  bool reduces_every() const noexcept {
-    return plan.request.mode == accumulation::reduce_every;
-  }
+  /// Over all replicas: what a mean divides by.
+  int all_ranks() const noexcept { return plan.request.all_ranks(); }
+  bool reduces_every() const noexcept { return plan.request.mode == accumulation::reduce_every; }
   store& at(unit_id unit) noexcept { return stores[unit.value]; }
   unit_progress<work>& progress(unit_id unit) noexcept { return units[unit.value]; }
   std::string name(unit_id unit) const { return std::string(layout.unit_name(unit)); }
@@ -94,15 +103,15 @@ struct engine_state {
   zero::ledger books;
   traffic<C> wire;
   host_memory default_memory;  ///< before the arena, which gives its block back to it
-  zero::arena memory;  ///< before the handles in `units`: they wait for what still uses it
+  zero::arena memory;          ///< before the handles in `units`: they wait for what still uses it
   traversal walk;
   std::vector<unit_progress<work>> units;
   std::vector<tensor_progress> tensors;
   loss_scale scale;
   std::vector<store> stores;
-  std::uint64_t micro_batch = 0;   ///< of the pass that is open, or of the next one
-  std::uint64_t micro_batches = 1; ///< of the current step
-  std::uint64_t steps = 0;         ///< taken
+  std::uint64_t micro_batch = 0;    ///< of the pass that is open, or of the next one
+  std::uint64_t micro_batches = 1;  ///< of the current step
+  std::uint64_t steps = 0;          ///< taken
   std::uint64_t skipped_steps = 0;
 };
 
@@ -112,9 +121,7 @@ class shared_region {
   std::optional<unit_id> occupant(const unit_plan& unit) const noexcept {
     return occupants_[unit.slot_parity];
   }
-  void occupy(const unit_plan& plan, unit_id unit) noexcept {
-    occupants_[plan.slot_parity] = unit;
-  }
+  void occupy(const unit_plan& plan, unit_id unit) noexcept { occupants_[plan.slot_parity] = unit; }
   void vacate(const unit_plan& plan) noexcept { occupants_[plan.slot_parity].reset(); }
 
  private:

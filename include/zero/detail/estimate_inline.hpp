@@ -38,8 +38,8 @@ inline held_bytes rank_estimate::held() const {
       add(memory_state::optimizer, owned, bytes.moment);
     }
     if (request_.mode != accumulation::none) {
-      add(memory_state::accumulation,
-          size(unit, true, request_.mode == accumulation::reduce_every), bytes.accumulation);
+      add(memory_state::accumulation, size(unit, true, request_.mode == accumulation::reduce_every),
+          bytes.accumulation);
     }
   }
   held.transient = transient_bytes();
@@ -86,24 +86,44 @@ inline std::uint64_t rank_estimate::transient_bytes() const {
     bytes += slots(false, [this](unit_id u) { return unreduced_bytes(u); });
   }
   if (stage.partitions_gradients && request_.ranks > 1 && every) {
-    std::uint64_t largest = 0;
-    for (std::uint32_t u = 0; u < layout_.unit_count(); ++u) {
-      largest = std::max(largest, cut(unit_id{u}, true).shard_elements);
-    }
-    bytes += round_up(largest * request_.bytes.gradient, arena::alignment_bytes);
+    bytes += round_up(largest_shard() * request_.bytes.gradient, arena::alignment_bytes);
+  }
+  if (request_.crosses_from_scratch()) {
+    bytes += round_up(largest_shard() * request_.crossing_bytes(), arena::alignment_bytes);
   }
   return bytes;
 }
 
+inline std::uint64_t rank_estimate::largest_shard() const {
+  std::uint64_t largest = 0;
+  for (std::uint32_t u = 0; u < layout_.unit_count(); ++u) {
+    largest = std::max(largest, cut(unit_id{u}, true).shard_elements);
+  }
+  return largest;
+}
+
+/// Every shard is reduce-scattered and all-gathered across the replicas: 2 Psi/S per rank.
+inline void rank_estimate::add_crossing(moved_elements& moved, std::uint64_t reduces) const {
+  const auto replicas = static_cast<std::uint64_t>(request_.replicas);
+  const std::uint64_t bytes = request_.crossing_bytes() + request_.bytes.gradient;
+  for (std::uint32_t u = 0; u < layout_.unit_count(); ++u) {
+    const range_size shard = size(unit_id{u}, true, true);
+    moved.crossing += 2 * reduces * shard.real;
+    moved.padding += 2 * reduces * (shard.padded - shard.real);
+    moved.wire_bytes += reduces * (replicas - 1) * (shard.padded / replicas) * bytes;
+  }
+}
+
 inline moved_elements rank_estimate::moved(std::uint64_t micro_batches) const {
   moved_elements moved;
-  if (request_.ranks == 1) return moved;
+  if (request_.all_ranks() == 1) return moved;
   const volume_formula volume = volume_of(request_.stage, micro_batches, request_.mode);
+  if (request_.replicas > 1) add_crossing(moved, volume.reduce_scatter_trainable);
   const std::uint64_t peers = static_cast<std::uint64_t>(request_.ranks) - 1;
   const bool gathers_gradients = !request_.stage.partitions_optimizer_state;
   const std::uint64_t gathered_element =
       gathers_gradients ? request_.bytes.gradient : request_.bytes.parameter;
-  for (std::uint32_t u = 0; u < layout_.unit_count(); ++u) {
+  for (std::uint32_t u = 0; peers != 0 && u < layout_.unit_count(); ++u) {
     const auto count = [&](bool trainable, std::uint64_t reduces, std::uint64_t gathers) {
       const partition whole = cut(unit_id{u}, trainable);
       const std::uint64_t real = layout_.real_elements(unit_id{u}, trainable);
@@ -117,7 +137,8 @@ inline moved_elements rank_estimate::moved(std::uint64_t micro_batches) const {
     count(false, 0, volume.all_gather_frozen);
   }
   moved.all_reduce = plan::control_elements;
-  moved.wire_bytes += peers * plan::control_elements * sizeof(double);
+  moved.wire_bytes += static_cast<std::uint64_t>(request_.all_ranks() - 1) *
+                      plan::control_elements * sizeof(double);
   return moved;
 }
 

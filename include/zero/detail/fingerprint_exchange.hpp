@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -9,6 +10,8 @@
 #include <vector>
 
 #include <zero/communicator.hpp>
+#include <zero/detail/replication.hpp>
+#include <zero/detail/step_math.hpp>
 #include <zero/detail/traffic.hpp>
 #include <zero/error.hpp>
 #include <zero/fingerprint.hpp>
@@ -30,6 +33,42 @@ class fingerprint_exchange {
   /// Throws: mismatch_error on every rank, naming the field, the two ranks, and where it is a
   /// matter of tensors, the first one that differs.
   void compare(const fingerprint& mine) {
+    // Groups of a hybrid must fail together, so all ranks are asked before the ranks of a group.
+    const int replicas = replicas_of(wire_.communicator());
+    const std::optional<std::size_t> word =
+        replicas > 1 ? first_word_that_differs(mine, replicas) : std::nullopt;
+    if (replicas > 1 && !word) return;
+    compare_in_group(mine);
+    if (word) {
+      fail("the replicas were built from different descriptions: they differ in " +
+               std::string(fingerprint::word_names[*word]),
+           -1);
+    }
+  }
+
+ private:
+  /// The words that speak of tensors: names, shapes, types, groups.
+  static constexpr std::size_t tensor_words = 4;
+
+  /// Over all ranks of all replicas; every rank gets the same answer.
+  std::optional<std::size_t> first_word_that_differs(const fingerprint& mine, int replicas) {
+    constexpr std::size_t parts = hash_agreement::size;
+    std::array<double, fingerprint::word_count * parts> sums{};
+    const auto of_word = [&](std::size_t word) {
+      return std::span<double, parts>(sums.data() + word * parts, parts);
+    };
+    for (std::size_t word = 0; word < fingerprint::word_count; ++word) {
+      hash_agreement::write(of_word(word), mine.words[word]);
+    }
+    wire_.all_reduce(range<double, full, space>(sums.data(), sums.size()), queue_).wait(queue_);
+    const int ranks = wire_.communicator().size() * replicas;
+    for (std::size_t word = 0; word < fingerprint::word_count; ++word) {
+      if (!hash_agreement::holds(of_word(word), mine.words[word], ranks)) return word;
+    }
+    return std::nullopt;
+  }
+
+  void compare_in_group(const fingerprint& mine) {
     constexpr std::size_t words = fingerprint::word_count;
     const std::vector<std::uint64_t> all = gather(mine.words);
     const std::size_t ranks = all.size() / words;
@@ -40,15 +79,15 @@ class fingerprint_exchange {
                            std::to_string(rank) + " differs from rank 0 in " +
                            std::string(fingerprint::word_names[word]);
         if (word < tensor_words) text += first_different_tensor();
-        throw mismatch_error(text, {std::string(C::backend_name()), wire_.communicator().rank(),
-                                    static_cast<int>(rank), "fingerprint", 0, 0});
+        fail(text, static_cast<int>(rank));
       }
     }
   }
 
- private:
-  /// The words that speak of tensors: names, shapes, types, groups.
-  static constexpr std::size_t tensor_words = 4;
+  [[noreturn]] void fail(const std::string& text, int rank) const {
+    throw mismatch_error(text, {std::string(C::backend_name()), wire_.communicator().rank(), rank,
+                                "fingerprint", 0, 0});
+  }
 
   std::vector<std::uint64_t> gather(std::span<const std::uint64_t> mine) {
     std::vector<std::uint64_t> own(mine.begin(), mine.end());

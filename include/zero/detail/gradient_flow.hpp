@@ -195,18 +195,20 @@ class gradient_flow {
     const partition& cut = store.trainable;
     if (state_.reduces_every()) finish_pending_sum(q);
     gradient_type* const out = destination(unit);
-    if (state_.ranks() == 1) {
+    if (state_.all_ranks() == 1) {
       if (out != store.window.data) {
         kernels::convert(space{}, store.window.data, out, cut.padded_elements());
       }
     } else {
-      const float scale =
-          State::precision::scales_before_rounding ? 1.0F / static_cast<float>(cut.ranks) : 1.0F;
-      const range<const gradient_type, partial, space> in(
-          store.window.data, cut.padded_elements(), store.trainable_padding);
+      const float scale = State::precision::scales_before_rounding
+                              ? 1.0F / static_cast<float>(state_.all_ranks())
+                              : 1.0F;
+      const range<const gradient_type, partial, space> in(store.window.data, cut.padded_elements(),
+                                                          store.trainable_padding);
       auto& reduction = state_.progress(unit).reduction;
       reduction = state_.wire.reduce_scatter(
-          in, range<gradient_type, shard, space>(out, cut.shard_elements), scale, q);
+          in, range<gradient_type, shard, space>(out, cut.shard_elements, store.shard_padding),
+          scale, q);
       if constexpr (!stage::partitions_optimizer_state) {
         // Stage 0 updates everything everywhere: the all-reduce's second half.
         reduction.wait(q);

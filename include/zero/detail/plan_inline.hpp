@@ -27,6 +27,7 @@ class plan_builder {
     if (plan_.gathers_into_slots()) add_parameter_slots();
     if (plan_.reduces_from_slots()) add_gradient_slots();
     if (!plan_.keeps_gradients() && plan_.request.ranks > 1) add_scratch();
+    if (request().crosses_from_scratch()) add_crossing();
     plan_.control = append(planned_buffer::purpose::control, memory_state::transient, {}, 0,
                            plan::control_elements * sizeof(double), 0);
     return std::move(plan_);
@@ -54,8 +55,8 @@ class plan_builder {
   }
 
   partition cut(unit_id unit, bool trainable) const {
-    return make_partition(layout_.flat_elements(unit, trainable), request().ranks,
-                          layout_.alignment_elements());
+    return partition_for(request(), layout_.flat_elements(unit, trainable),
+                         layout_.alignment_elements(), trainable);
   }
 
   /// State by state, so that each state is one contiguous run of the arena.
@@ -65,8 +66,8 @@ class plan_builder {
     each_unit([&](unit_id unit, unit_plan& u) {
       u.parameters = state(purpose::parameters, memory_state::parameters, unit, true,
                            stage.partitions_parameters, bytes.parameter);
-      u.frozen_parameters = state(purpose::frozen_parameters, memory_state::parameters, unit,
-                                  false, stage.partitions_parameters, bytes.parameter);
+      u.frozen_parameters = state(purpose::frozen_parameters, memory_state::parameters, unit, false,
+                                  stage.partitions_parameters, bytes.parameter);
     });
     if (plan_.keeps_gradients()) {
       each_unit([&](unit_id unit, unit_plan& u) {
@@ -136,7 +137,7 @@ class plan_builder {
 
   template <class SlotBytes, class Place>
   void add_slots(purpose own, purpose shared, bool all_own, SlotBytes slot_bytes, Place place,
-                 bool unit_plan::* shares) {
+                 bool unit_plan::*shares) {
     std::vector<unit_id> sharing;
     each_unit([&](unit_id unit, unit_plan& u) {
       if (!all_own && u.uses == 1) return;
@@ -161,12 +162,22 @@ class plan_builder {
 
   /// Room for the reduced shard of one micro-batch before it is added to the accumulated one.
   void add_scratch() {
+    plan_.scratch_shard = append(purpose::scratch_shard, memory_state::transient, {}, 0,
+                                 largest_shard() * request().bytes.gradient, 0);
+  }
+
+  /// Room for the sums of one group, not yet rounded.
+  void add_crossing() {
+    plan_.crossing_shard = append(purpose::crossing_shard, memory_state::transient, {}, 0,
+                                  largest_shard() * request().crossing_bytes(), 0);
+  }
+
+  std::uint64_t largest_shard() const noexcept {
     std::uint64_t largest = 0;
     for (const unit_plan& u : plan_.units) {
       largest = std::max(largest, u.trainable.shard_elements);
     }
-    plan_.scratch_shard = append(purpose::scratch_shard, memory_state::transient, {}, 0,
-                                 largest * request().bytes.gradient, 0);
+    return largest;
   }
 
   static std::uint64_t aligned(std::uint64_t bytes) noexcept {
@@ -194,7 +205,7 @@ class step_lister {
   step_lister(const model_layout& layout, const plan& plan) : layout_(layout), plan_(plan) {}
 
   std::vector<planned_collective> list(std::uint64_t micro_batches) {
-    if (plan_.request.ranks == 1) return {};
+    if (plan_.request.all_ranks() == 1) return {};
     const bool every = plan_.request.mode == accumulation::reduce_every;
     for (std::uint64_t i = 0; i < micro_batches; ++i) {
       traverse(planned_collective::phase::forward, false);
@@ -203,8 +214,7 @@ class step_lister {
     if (plan_.request.stage.partitions_optimizer_state &&
         !plan_.request.stage.partitions_parameters) {
       for (std::uint32_t u = 0; u < layout_.unit_count(); ++u) {
-        gather(unit_id{u}, true, planned_collective::phase::update,
-               plan_.request.bytes.parameter);
+        gather(unit_id{u}, true, planned_collective::phase::update, plan_.request.bytes.parameter);
       }
     }
     return std::move(list_);
@@ -260,6 +270,10 @@ class step_lister {
   void reduce(unit_id unit) {
     const std::uint64_t bytes = plan_.request.bytes.gradient;
     add(operation::reduce_scatter, phase::backward, unit, true, bytes);
+    if (plan_.request.replicas > 1) {
+      add_crossing(operation::crossing_reduce_scatter, unit, plan_.request.crossing_bytes());
+      add_crossing(operation::crossing_all_gather, unit, bytes);
+    }
     // Stage 0 keeps whole gradients on every rank: its all-reduce is the two halves.
     if (!plan_.request.stage.partitions_optimizer_state) {
       add(operation::all_gather, phase::backward, unit, true, bytes);
@@ -273,14 +287,23 @@ class step_lister {
   void add(operation what, phase when, unit_id unit, bool trainable, std::uint64_t bytes) {
     const unit_plan& u = plan_.units[unit.value];
     const std::uint64_t padded = (trainable ? u.trainable : u.frozen).padded_elements();
-    if (padded == 0) return;
+    if (padded == 0 || plan_.request.ranks == 1) return;
     const std::uint64_t real = layout_.real_elements(unit, trainable);
     list_.push_back({what, when, unit, trainable, real, padded - real, bytes});
   }
 
+  /// This rank's shard of a unit, between the replicas.
+  void add_crossing(operation what, unit_id unit, std::uint64_t bytes) {
+    const partition& cut = plan_.units[unit.value].trainable;
+    if (cut.shard_elements == 0) return;
+    const std::uint64_t real =
+        layout_.real_elements_in(unit, true, cut.owned_by(plan_.request.rank));
+    list_.push_back({what, phase::backward, unit, true, real, cut.shard_elements - real, bytes});
+  }
+
   const model_layout& layout_;
   const plan& plan_;
-  std::vector<unit_id> order_;    ///< of the traversal that is listed
+  std::vector<unit_id> order_;  ///< of the traversal that is listed
   std::vector<bool> gathered_;
   std::vector<planned_collective> list_;
 };
@@ -296,6 +319,15 @@ inline plan make_plan(const model_layout& layout, const plan_request& request) {
     throw usage_error(
         "zero::make_plan: accumulation::reduce_every needs a stage that partitions something "
         "(1 to 3); stage 0 offers reduce_last");
+  }
+  if (request.replicas < 1) {
+    throw usage_error("zero::make_plan: " + std::to_string(request.replicas) +
+                      " replicas do not exist");
+  }
+  if (request.replicas > 1 && !request.stage.partitions_optimizer_state) {
+    throw usage_error(
+        "zero::make_plan: replicas of shards need a stage that partitions something (1 to 3); at "
+        "stage 0 all ranks are replicas anyway");
   }
   return detail::plan_builder(layout, request).build();
 }

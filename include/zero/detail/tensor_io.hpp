@@ -62,7 +62,7 @@ class tensor_io {
       if (state_.rank() == root) {
         std::copy_n(values.data() + first, count, piece.begin());
       }
-      if (state_.ranks() > 1) {
+      if (state_.all_ranks() > 1) {
         state_.wire.broadcast(range<float, full, space>(piece.data(), count), root, q).wait(q);
       }
       store_everywhere(info, first, std::span<const float>(piece.data(), count));
@@ -104,9 +104,8 @@ class tensor_io {
     const tensor_info info = owner_info(tensor);
     require_size("export_parameters", info, out.size());
     parameters_.wait(info.unit, q);
-    export_pieces(info, out, stage::partitions_parameters, q, [&](std::uint64_t position) {
-      return *held_parameters(info).at(position);
-    });
+    export_pieces(info, out, stage::partitions_parameters, q,
+                  [&](std::uint64_t position) { return *held_parameters(info).at(position); });
   }
 
   /// The fp32 value at a position of the tensor's flat range, which must be held here.
@@ -123,11 +122,11 @@ class tensor_io {
 
   /// True when every rank passed the same value.
   bool same_everywhere(std::uint64_t value, queue q) {
-    if (state_.ranks() == 1) return true;
-    std::array<double, step_message::size> message{};
-    step_message::write(message, 0.0, value);
+    if (state_.all_ranks() == 1) return true;
+    std::array<double, hash_agreement::size> message{};
+    hash_agreement::write(message, value);
     state_.wire.all_reduce(range<double, full, space>(message.data(), message.size()), q).wait(q);
-    return step_message::arguments_agree(message, value, state_.ranks());
+    return hash_agreement::holds(message, value, state_.all_ranks());
   }
 
  private:

@@ -28,7 +28,7 @@ struct placed {
 struct segment {
   tensor_id tensor;
   group_id group;
-  std::uint64_t begin = 0;            ///< position in the flat range
+  std::uint64_t begin = 0;  ///< position in the flat range
   std::uint64_t count = 0;
   std::uint64_t first_in_tensor = 0;  ///< index of the first element inside the tensor
 };
@@ -42,22 +42,23 @@ struct unit_store {
   partition trainable;
   partition frozen;
   std::uint64_t trainable_padding = 0;
+  std::uint64_t shard_padding = 0;  ///< of the part of trainable that this rank owns
   std::uint64_t frozen_padding = 0;
 
   placed<parameter_type> parameters;
   placed<parameter_type> frozen_parameters;
-  placed<parameter_type> gathered;         ///< where all of the unit can be read while it is open
+  placed<parameter_type> gathered;  ///< where all of the unit can be read while it is open
   placed<parameter_type> gathered_frozen;
-  placed<gradient_type> gradients;         ///< reduced
-  placed<gradient_type> window;            ///< what the user writes: all positions, unreduced
+  placed<gradient_type> gradients;  ///< reduced
+  placed<gradient_type> window;     ///< what the user writes: all positions, unreduced
   placed<master_type<P>> masters;
   std::array<placed<typename P::moment_type>, Moments> moments;
   placed<typename P::accumulation_type> sums;
 
-  std::vector<segment> shard_segments;     ///< trainable tensors inside this rank's shard
-  std::vector<segment> updated_segments;   ///< those whose optimizer state is held here
-  std::vector<segment> frozen_segments;    ///< frozen tensors inside this rank's shard
-  std::vector<interval> gaps;              ///< padding of the whole trainable range
+  std::vector<segment> shard_segments;    ///< trainable tensors inside this rank's shard
+  std::vector<segment> updated_segments;  ///< those whose optimizer state is held here
+  std::vector<segment> frozen_segments;   ///< frozen tensors inside this rank's shard
+  std::vector<interval> gaps;             ///< padding of the whole trainable range
 };
 
 /// The tensors of a unit cut to an interval of its flat range, in order of position.
@@ -110,8 +111,10 @@ class store_builder {
     store to;
     to.trainable = from.trainable;
     to.frozen = from.frozen;
-    to.trainable_padding =
-        from.trainable.padded_elements() - layout_.real_elements(unit, true);
+    to.trainable_padding = from.trainable.padded_elements() - layout_.real_elements(unit, true);
+    to.shard_padding =
+        from.trainable.shard_elements -
+        layout_.real_elements_in(unit, true, from.trainable.owned_by(plan_.request.rank));
     to.frozen_padding = from.frozen.padded_elements() - layout_.real_elements(unit, false);
     const interval shard = from.trainable.owned_by(plan_.request.rank);
     const interval whole = from.trainable.whole();

@@ -44,11 +44,13 @@ class update_flow {
     check(arguments);
     const std::uint64_t hash = hash_of(arguments);
     const std::span<double, step_message::size> values = control();
-    step_message::write(values, local_sum_of_squares(), hash);
-    if (state_.ranks() > 1) {
+    // Replicas have the same gradients: one of them counts.
+    const bool is_counted = replica_of(state_.wire.communicator()) == 0;
+    step_message::write(values, local_sum_of_squares(), is_counted, hash);
+    if (state_.all_ranks() > 1) {
       state_.wire.all_reduce(range<double, full, space>(values.data(), values.size()), q).wait(q);
     }
-    if (!step_message::arguments_agree(values, hash, state_.ranks())) {
+    if (!step_message::arguments_agree(values, hash, state_.all_ranks())) {
       throw mismatch_error(
           "the ranks passed different arguments to step() (lr, clip, divisor, group_lr) or have "
           "taken different numbers of steps or micro-batches; no state has changed",
@@ -56,8 +58,8 @@ class update_flow {
            state_.steps, 0});
     }
     return {step_message::is_finite(values),
-            gradient_factors::from(step_message::sum_of_squares(values),
-                                   unscale_factor(arguments), arguments.clip)};
+            gradient_factors::from(step_message::sum_of_squares(values), unscale_factor(arguments),
+                                   arguments.clip)};
   }
 
   /// Updates the states that this rank holds. Moves nothing.
@@ -76,8 +78,7 @@ class update_flow {
  private:
   std::span<double, step_message::size> control() noexcept {
     return std::span<double, step_message::size>(
-        reinterpret_cast<double*>(state_.memory.data() + state_.plan.control),
-        step_message::size);
+        reinterpret_cast<double*>(state_.memory.data() + state_.plan.control), step_message::size);
   }
 
   void check(const step_arguments& arguments) const {
@@ -99,13 +100,13 @@ class update_flow {
   }
 
   double divisor(const step_arguments& arguments) const noexcept {
-    return arguments.divisor.value_or(static_cast<double>(state_.ranks()) *
+    return arguments.divisor.value_or(static_cast<double>(state_.all_ranks()) *
                                       static_cast<double>(state_.micro_batches));
   }
 
   /// From stored gradients to mean gradients. The fold of fp16 has divided by N already.
   double unscale_factor(const step_arguments& arguments) const noexcept {
-    const double divided = precision::scales_before_rounding ? state_.ranks() : 1;
+    const double divided = precision::scales_before_rounding ? state_.all_ranks() : 1;
     return divided / (divisor(arguments) * loss_scale());
   }
   double loss_scale() const noexcept {
