@@ -3,6 +3,7 @@
 // timeout: 240
 #include <catch2/catch.hpp>
 
+#include <barrier>
 #include <limits>
 #include <vector>
 
@@ -244,22 +245,29 @@ TEST_CASE("fault_R9 ranks of different groups that disagree all get the same err
 }
 
 TEST_CASE("fault_R3 a rank that throws in one group ends all groups") {
-  const auto result = try_run_threads(4, long_timeout, [](threads_communicator& threads) {
-    metered_threads world(threads);
-    grouped_threads grouped(world, 2);
-    rank_communicator communicator(grouped);
-    const auto engine = make_engine(with_stage(precision_kind::fp32, stage_kind::stage3),
-                                    communicator.counter, sample_layout());
-    engine->initialize(initial_values);
-    if (threads.rank() == 1) {
-      communicator.faults.arm({.kind = fault_kind::throw_before, .call = 5});
+  // The peers wait in their groups, across them, or all together.
+  for (const collective operation :
+       {collective::reduce_scatter, collective::all_gather, collective::all_reduce}) {
+    // Nobody returns before all have failed: it is not the end of a thread that tells the others.
+    std::barrier all_failed(4);
+    const auto errors = run_threads(4, long_timeout, [&](threads_communicator& threads) {
+      metered_threads world(threads);
+      grouped_threads grouped(world, 2);
+      rank_communicator communicator(grouped);
+      const auto engine = make_engine(with_stage(precision_kind::fp32, stage_kind::stage3),
+                                      communicator.counter, sample_layout());
+      engine->initialize(initial_values);
+      if (threads.rank() == 1) {
+        communicator.faults.arm({.kind = fault_kind::throw_before, .operation = operation});
+      }
+      const rank_error error = error_of([&] { run_steps(*engine, threads.rank(), {}); });
+      all_failed.arrive_and_wait();
+      return error;
+    });
+    for (std::size_t rank = 0; rank < 4; ++rank) {
+      INFO(name_of(operation) << ", rank " << rank << ": " << errors[rank].text);
+      CHECK(errors[rank].kind == (rank == 1 ? outcome::communicator : outcome::aborted));
     }
-    run_steps(*engine, threads.rank(), {});
-  });
-  CHECK(result.failed_rank() == 1);
-  for (int rank = 0; rank < 4; ++rank) {
-    CHECK(describe(result.error(rank)).kind ==
-          (rank == 1 ? outcome::communicator : outcome::aborted));
   }
 }
 
