@@ -25,3 +25,17 @@ if(NOT ZERO_ASIO_INCLUDE_DIR IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
   target_include_directories(zero_rendezvous SYSTEM INTERFACE
     "$<BUILD_INTERFACE:${ZERO_ASIO_INCLUDE_DIR}>")
 endif()
+
+if(ZERO_INSTALL)
+  install(TARGETS zero_rendezvous EXPORT zero-rendezvous-export FILE_SET HEADERS)
+  install(EXPORT zero-rendezvous-export NAMESPACE zero:: DESTINATION "${zero_package_dir}")
+  # What find_package(zero COMPONENTS rendezvous) reads: Asio may lie elsewhere on that machine.
+  file(WRITE "${PROJECT_BINARY_DIR}/zero-rendezvous-targets.cmake"
+    "find_path(ZERO_ASIO_INCLUDE_DIR asio.hpp REQUIRED)\n"
+    "include(\"\${CMAKE_CURRENT_LIST_DIR}/zero-rendezvous-export.cmake\")\n"
+    "if(NOT ZERO_ASIO_INCLUDE_DIR IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)\n"
+    "  target_include_directories(zero::rendezvous SYSTEM INTERFACE \"\${ZERO_ASIO_INCLUDE_DIR}\")\n"
+    "endif()\n")
+  install(FILES "${PROJECT_BINARY_DIR}/zero-rendezvous-targets.cmake"
+    DESTINATION "${zero_package_dir}")
+endif()
