@@ -191,9 +191,9 @@ TEST_CASE("a group holds the formula's bytes with N replaced by its size") {
       with_stage(precision_kind::bf16_mixed, stage_kind::stage3), {3, 2}, layout, test_settings(),
       {},
       [](any_engine& engine, auto&, auto&, int) { return engine.ledger().held.model_states(); });
-  const std::uint64_t frozen = 2 * layout.frozen_elements();
+  const std::uint64_t frozen_bytes = 2 * layout.frozen_elements();
   for (std::size_t group = 0; group < 3; ++group) {
-    CHECK(held[2 * group] + held[2 * group + 1] == 16 * trainable + frozen);
+    CHECK(held[2 * group] + held[2 * group + 1] == 16 * trainable + frozen_bytes);
   }
 }
 
