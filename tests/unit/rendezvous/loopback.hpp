@@ -25,7 +25,10 @@ class loopback_socket {
   }
   loopback_socket(loopback_socket&& other) noexcept
       : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  loopback_socket& operator=(loopback_socket&&) = delete;
+  loopback_socket& operator=(loopback_socket&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
   ~loopback_socket() {
     if (descriptor_ >= 0) ::close(descriptor_);
   }
