@@ -19,7 +19,7 @@
 namespace zero::test {
 
 /// How a child ended: its call's result, or the signal that ended it.
-struct process_result {
+struct child_ending {
   store_result call;
   int signal = 0;
 };
@@ -59,7 +59,7 @@ class child_process {
   void kill(int signal) const { ::kill(number_, signal); }
 
   /// Waits at most 20 s; a child that takes longer is killed and shows as such.
-  process_result finish() {
+  child_ending finish() {
     std::string text;
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     for (;;) {
@@ -77,7 +77,7 @@ class child_process {
     }
     int status = 0;
     ::waitpid(std::exchange(number_, -1), &status, 0);
-    process_result result;
+    child_ending result;
     if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
     if (!text.empty()) {
       result.call = {static_cast<store_outcome>(text.front() - '0'), text.substr(1)};
