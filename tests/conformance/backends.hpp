@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include <zero/adapters/any_communicator.hpp>
@@ -12,11 +13,14 @@
 #include <zero/backends/self.hpp>
 #include <zero/backends/threads.hpp>
 
+#include "support/any_ranks.hpp"
 #include "support/rank_runner.hpp"
 
 // How the contract gets ranks of each backend that lives in one process. A fixture says
+//   name()                           the backend that its errors name
 //   sizes()                          the numbers of ranks to test
 //   run(size, options, function)     calls function(communicator) on every rank; a run_result
+//   failures                         a failure_traits, where the backend fails in other ways
 
 namespace zero::test {
 
@@ -27,6 +31,7 @@ inline std::vector<int> sizes_up_to(int largest) {
 }
 
 struct threads_backend {
+  static std::string name() { return "threads"; }
   static std::vector<int> sizes() { return sizes_up_to(8); }
 
   template <class Function>
@@ -37,6 +42,7 @@ struct threads_backend {
 
 /// One rank; a thread of its own catches what it throws.
 struct self_backend {
+  static std::string name() { return "self"; }
   static std::vector<int> sizes() { return {1}; }
 
   template <class Function>
@@ -51,13 +57,13 @@ struct self_backend {
 /// A decorator, or several, around threads.
 template <class Wrap>
 struct wrapped_backend {
-  static std::vector<int> sizes() { return sizes_up_to(8); }
+  static std::string name() { return "threads"; }
+  static std::vector<int> sizes() { return {1, 2, 3, 5, 8}; }
 
   template <class Function>
   static auto run(int size, threads_options options, Function function) {
-    return try_run_threads(size, options, [&](threads_communicator& inner) {
-      return Wrap::call(inner, function);
-    });
+    return try_run_threads(
+        size, options, [&](threads_communicator& inner) { return Wrap::call(inner, function); });
   }
 };
 
@@ -77,7 +83,9 @@ struct wrap_delaying {
     return function(delay);
   }
 };
-using delaying_backend = wrapped_backend<wrap_delaying>;
+struct delaying_backend : wrapped_backend<wrap_delaying> {
+  static constexpr failure_traits failures{.survives_misuse = false};
+};
 
 struct wrap_any {
   template <class Function>
@@ -98,6 +106,8 @@ struct wrap_stack {
     return function(fault);
   }
 };
-using stack_backend = wrapped_backend<wrap_stack>;
+struct stack_backend : wrapped_backend<wrap_stack> {
+  static constexpr failure_traits failures{.survives_misuse = false};  // as delaying
+};
 
 }  // namespace zero::test

@@ -3,13 +3,9 @@
 // timeout: 120
 #include <catch2/catch.hpp>
 
-#include "conformance/backends.hpp"
 #include "conformance/communicator_contract.hpp"
+#include "support/in_process_ranks.hpp"
 
 TEST_CASE("meter, delay and fault around threads, all off, keep the communicator contract") {
-  zero::test::check_decorator_contract<zero::test::stack_backend>();
-}
-
-TEST_CASE("fault_21 a mean divides by the ranks: meter, delay and fault around threads, all off") {
-  zero::test::check_mean<zero::test::stack_backend>();
+  zero::test::check_contract(zero::test::stack_ranks(), zero::test::decorator_contract());
 }

@@ -3,13 +3,9 @@
 // timeout: 120
 #include <catch2/catch.hpp>
 
-#include "conformance/backends.hpp"
 #include "conformance/communicator_contract.hpp"
+#include "support/in_process_ranks.hpp"
 
 TEST_CASE("delayed threads keep the communicator contract") {
-  zero::test::check_decorator_contract<zero::test::delaying_backend>();
-}
-
-TEST_CASE("fault_21 a mean divides by the ranks: delayed threads") {
-  zero::test::check_mean<zero::test::delaying_backend>();
+  zero::test::check_contract(zero::test::delaying_ranks(), zero::test::decorator_contract());
 }

@@ -3,41 +3,42 @@
 // timeout: 120
 #include <catch2/catch.hpp>
 
-#include "conformance/backends.hpp"
-#include "conformance/communicator_failures.hpp"
+#include <vector>
+
+#include "support/communicator_failures.hpp"
+#include "support/in_process_ranks.hpp"
 
 using namespace zero::test;
 
-TEMPLATE_TEST_CASE("fault_R3 one rank throws and the others leave with its reason", "",
-                   threads_backend, metered_backend, delaying_backend, any_backend) {
-  check_throwing_rank<TestType>();
+namespace {
+
+/// Threads behind any_communicator, and the decorators that have a say in how a call fails.
+std::vector<any_ranks> backends() {
+  return {threads_ranks(), metered_ranks(), delaying_ranks()};
 }
 
-TEMPLATE_TEST_CASE("fault_R12 a rank that is late ends the wait of the others", "", threads_backend,
-                   delaying_backend, any_backend) {
-  check_timeout<TestType>();
+}  // namespace
+
+TEST_CASE("fault_R3 one rank throws and the others leave with its reason") {
+  for (const any_ranks& ranks : backends()) CHECK(throwing_rank_violations(ranks) == "");
 }
 
-TEST_CASE("fault_43 a timeout names ranks, operation, sequence number and time") {
-  check_timeout<metered_backend>();
+TEST_CASE("fault_43 R12 a late rank ends the wait, the error names ranks, operation and time") {
+  for (const any_ranks& ranks : backends()) CHECK(timeout_violations(ranks) == "");
 }
 
-TEMPLATE_TEST_CASE("fault_41 a rank with fewer batches ends the others at once", "",
-                   threads_backend, metered_backend, delaying_backend, any_backend) {
-  check_leaving_rank<TestType>();
+TEST_CASE("fault_41 a rank with fewer batches ends the others at once") {
+  for (const any_ranks& ranks : backends()) CHECK(leaving_rank_violations(ranks) == "");
 }
 
-TEMPLATE_TEST_CASE("fault_40 ranks that diverge all get an error that names both sides", "",
-                   threads_backend, delaying_backend, any_backend) {
-  check_mismatches<TestType>();
+TEST_CASE("fault_40 ranks that diverge all get an error that names both sides") {
+  for (const any_ranks& ranks : backends()) CHECK(divergence_violations(ranks) == "");
 }
 
-TEMPLATE_TEST_CASE("abort wakes every rank, any number of times", "", threads_backend,
-                   metered_backend, delaying_backend, any_backend) {
-  check_abort<TestType>();
+TEST_CASE("abort wakes every rank, any number of times") {
+  for (const any_ranks& ranks : backends()) CHECK(abort_violations(ranks) == "");
 }
 
-TEMPLATE_TEST_CASE("after a failure every call throws at once", "", threads_backend,
-                   metered_backend, delaying_backend, any_backend) {
-  check_poisoned<TestType>();
+TEST_CASE("after a failure every call throws at once") {
+  for (const any_ranks& ranks : backends()) CHECK(poisoned_violations(ranks) == "");
 }

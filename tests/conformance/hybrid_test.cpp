@@ -12,6 +12,7 @@
 
 #include "conformance/backends.hpp"
 #include "conformance/communicator_contract.hpp"
+#include "conformance/reference.hpp"
 
 using namespace zero;
 using namespace zero::test;
@@ -84,28 +85,9 @@ void check_crossing() {
 }  // namespace
 
 TEST_CASE("a hybrid of one group keeps the communicator contract") {
-  const std::vector<int> sizes = sizes_up_to(8);
-  SECTION("reduce_scatter") {
-    check_reduce_scatter<one_group, bfloat16>(sizes, false);
-  }
-  SECTION("unrounded") {
-    check_reduce_scatter<one_group, bfloat16, float>(sizes, false);
-  }
-  SECTION("movement") {
-    check_movement<one_group, std::uint16_t>(sizes, false);
-  }
-  SECTION("all_reduce") {
-    check_all_reduce<one_group>();
-  }
-  SECTION("back to back") {
-    check_back_to_back<one_group>(1000);
-  }
-  SECTION("claims") {
-    check_claims<one_group>();
-  }
-  SECTION("misuse") {
-    check_misuse<one_group>();
-  }
+  contract_options options = decorator_contract();
+  options.splits = false;  // the hybrid is made of parts itself
+  check_contract<one_group>(options);
 }
 
 TEST_CASE("a hybrid of several groups sums all ranks by a tree of trees, rounded once") {
@@ -124,8 +106,4 @@ TEST_CASE("a hybrid of several groups sums all ranks by a tree of trees, rounded
   SECTION("bfloat16, unrounded") {
     check_crossing<bfloat16, float>();
   }
-}
-
-TEST_CASE("fault_21 a mean divides by all ranks: groups") {
-  check_mean<one_group>();
 }

@@ -38,8 +38,8 @@ T element_of(double value) {
 struct small_integers {
   template <class T>
   static T at(int rank, std::uint64_t index) {
-    return element_of<T>(
-        static_cast<double>(mix(static_cast<std::uint64_t>(rank), index) % 15) - 7.0);
+    return element_of<T>(static_cast<double>(mix(static_cast<std::uint64_t>(rank), index) % 15) -
+                         7.0);
   }
 };
 
@@ -106,8 +106,7 @@ std::string first_difference(const T* values, std::uint64_t count, Expected expe
     const T wanted = expected(i);
     if (!same_bits(values[i], wanted)) {
       return "element " + std::to_string(i) + " of " + std::to_string(count) + " is " +
-             shown(values[i]) + ", expected " +
-             shown(wanted);
+             shown(values[i]) + ", expected " + shown(wanted);
     }
   }
   return {};
