@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "catalogue.hpp"
+#include "ranks.hpp"
 
 namespace gpt {
 namespace {
@@ -32,8 +33,12 @@ void add_run_options(CLI::App& app, command& what, raw_options& raw) {
     return app.add_option(name, value, text)->capture_default_str();
   };
   add("--optimizer", run.optimizer, "adamw; stages 1 and 3 also adam, lion, sgd");
-  add("--backend", run.backend, "how ranks talk: threads");
-  add("--ranks", run.ranks, "number of ranks");
+  add("--backend", run.backend,
+      "how ranks talk: threads of this process, or processes by shm, gloo or mpi; auto: threads, "
+      "and under a launcher (mpirun, srun, torchrun) shm on one host and gloo on several");
+  app.add_option("--interface", run.interface, "network interface for gloo (default: found out)");
+  add("--timeout", run.timeout_seconds, "seconds that a rank waits for the others");
+  add("--ranks", run.ranks, "number of ranks; under a launcher its number of processes");
   add("--steps", run.steps, "optimizer steps");
   add("--layers", run.model.layers, "blocks of the model");
   add("--width", run.model.width, "width of the residual stream");
@@ -83,6 +88,7 @@ void finish(const CLI::App& app, const raw_options& raw, command& what) {
     what.data.heldout = raw.heldout;
   }
   what.data.context = what.settings.model.context;
+  adopt_launch(what.settings, app.count("--ranks") > 0);
   for (const std::string& precision : what.precisions) {
     for (const std::string& stage : what.stages) {
       find_trainer(stage, precision, what.settings.optimizer);

@@ -7,6 +7,7 @@
 #include "command_line.hpp"
 #include "comparison.hpp"
 #include "progress.hpp"
+#include "ranks.hpp"
 #include "run_json.hpp"
 #include "run_record.hpp"
 
@@ -15,8 +16,9 @@
 
 namespace {
 
-std::vector<gpt::run_record> train_all(const gpt::command& what, const gpt::corpus& text) {
-  gpt::progress report(what.is_quiet);
+std::vector<gpt::run_record> train_all(const gpt::command& what, const gpt::corpus& text,
+                                       gpt::rank_world& world) {
+  gpt::progress report(what.is_quiet || !world.is_reporting());
   std::vector<gpt::run_record> runs;
   for (const std::string& precision : what.precisions) {
     for (const std::string& stage : what.stages) {
@@ -25,25 +27,31 @@ std::vector<gpt::run_record> train_all(const gpt::command& what, const gpt::corp
       if (!is_last) {
         settings.sampled_bytes = 0;
       }
-      runs.push_back(gpt::train(settings, text, report));
+      runs.push_back(gpt::train(settings, text, world, report));
     }
   }
   return runs;
 }
 
-example::exit_code compare(const gpt::command& what) {
-  const gpt::corpus text = gpt::load_text(what);
-  const std::vector<gpt::run_record> runs = train_all(what, text);
+/// Of all precisions, in words.
+std::vector<std::string> failures_of_all(const gpt::command& what,
+                                         std::span<const gpt::run_record> runs) {
+  std::vector<std::string> failures;
+  for (std::size_t first = 0; first < runs.size(); first += what.stages.size()) {
+    for (const std::string& failure : gpt::failures_of(runs.subspan(first, what.stages.size()))) {
+      failures.push_back(failure);
+    }
+  }
+  return failures;
+}
+
+void report(const gpt::command& what, const gpt::corpus& text,
+            std::span<const gpt::run_record> runs, const std::vector<std::string>& failures) {
   if (!what.json_file.empty()) {
     example::write_file(what.json_file, gpt::to_json(runs));
   }
-  std::vector<std::string> failures;
   for (std::size_t first = 0; first < runs.size(); first += what.stages.size()) {
-    const auto group = std::span(runs).subspan(first, what.stages.size());
-    std::cout << gpt::comparison_table(group) << '\n';
-    for (const std::string& failure : gpt::failures_of(group)) {
-      failures.push_back(failure);
-    }
+    std::cout << gpt::comparison_table(runs.subspan(first, what.stages.size())) << '\n';
   }
   if (!runs.back().sample.empty()) {
     std::cout << gpt::sample_of(runs.back(), text) << '\n';
@@ -51,12 +59,19 @@ example::exit_code compare(const gpt::command& what) {
   for (const std::string& failure : failures) {
     std::cerr << "compare_stages: " << failure << '\n';
   }
-  if (!failures.empty()) {
-    return example::exit_code::check_failed;
+  if (failures.empty()) {
+    std::cout << "Every rank held the predicted bytes and moved the predicted elements; all "
+                 "stages computed the same bits.\n";
   }
-  std::cout << "Every rank held the predicted bytes and moved the predicted elements; all stages "
-               "computed the same bits.\n";
-  return example::exit_code::success;
+}
+
+example::exit_code compare(const gpt::command& what) {
+  const gpt::corpus text = gpt::load_text(what);
+  const auto world = gpt::open_ranks(what.settings);
+  const std::vector<gpt::run_record> runs = train_all(what, text, *world);
+  const std::vector<std::string> failures = failures_of_all(what, runs);
+  if (world->is_reporting()) report(what, text, runs, failures);
+  return failures.empty() ? example::exit_code::success : example::exit_code::check_failed;
 }
 
 }  // namespace

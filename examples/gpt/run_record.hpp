@@ -57,8 +57,11 @@ std::uint64_t model_state_bytes(const run_record& record);
 run_record combine(rank_communicator& communicator, const training_job& job,
                    const trainer_entry& trainer, const rank_run& own);
 
-/// Trains on all ranks of the backend that the settings name.
+class rank_world;
+
+/// Trains on all ranks of the world. Collective: every process of it.
 /// Throws: example::usage_failure, zero::error.
-run_record train(const run_settings& settings, const corpus& text, progress& report);
+run_record train(const run_settings& settings, const corpus& text, rank_world& world,
+                 progress& report);
 
 }  // namespace gpt

@@ -2,6 +2,7 @@
 #include "settings.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <stdexcept>
@@ -32,8 +33,10 @@ std::uint64_t shares(const run_settings& settings) {
 }  // namespace
 
 void check(const run_settings& settings) {
-  require(settings.backend == "threads",
-          "--backend " + settings.backend + " is not built in; there is: threads");
+  constexpr std::array backends{"auto", "threads", "shm", "gloo", "mpi"};
+  require(std::find(backends.begin(), backends.end(), settings.backend) != backends.end(),
+          "--backend " + settings.backend + " is none of auto, threads, shm, gloo, mpi");
+  require(settings.timeout_seconds >= 1, "--timeout 0 must be at least 1 second");
   require(settings.ranks >= 1, "--ranks " + std::to_string(settings.ranks) + " must be at least 1");
   require(settings.steps >= 1, "--steps 0: at least one step is needed");
   require(settings.micro_batches >= 1, "--micro-batches 0 must be at least 1");
@@ -51,6 +54,12 @@ void check(const run_settings& settings) {
   } catch (const std::invalid_argument& failure) {
     throw example::usage_failure(failure.what());
   }
+}
+
+std::chrono::nanoseconds timeout_of(const run_settings& settings) {
+  // Beyond a year it makes no difference, and a clock can still add it.
+  constexpr std::uint64_t longest = std::uint64_t{365} * 24 * 3600;
+  return std::chrono::seconds(std::min(settings.timeout_seconds, longest));
 }
 
 std::uint64_t sequences_per_rank(const run_settings& settings) {

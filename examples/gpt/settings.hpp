@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -17,7 +18,9 @@ struct run_settings {
   std::string stage = "3";
   std::string precision = "bf16_mixed";
   std::string optimizer = "adamw";
-  std::string backend = "threads";
+  std::string backend = "auto";         ///< threads, shm, gloo, mpi; auto: what the launch suggests
+  std::string interface;                ///< of the network, for gloo; empty: found out
+  std::uint64_t timeout_seconds = 600;  ///< how long a rank waits for its peers
   int ranks = 4;
   std::uint64_t steps = 320;
   std::uint64_t micro_batches = 1;
@@ -30,6 +33,8 @@ struct run_settings {
 
 /// Throws: example::usage_failure with the values that do not fit, unless a run can start.
 void check(const run_settings& settings);
+
+std::chrono::nanoseconds timeout_of(const run_settings& settings);
 
 /// How many sequences one rank computes in one micro-batch.
 std::uint64_t sequences_per_rank(const run_settings& settings);

@@ -6,6 +6,7 @@
 #include "command_line.hpp"
 #include "comparison.hpp"
 #include "progress.hpp"
+#include "ranks.hpp"
 #include "run_json.hpp"
 #include "run_record.hpp"
 
@@ -15,10 +16,17 @@ namespace {
 
 example::exit_code train_one(const gpt::command& what) {
   const gpt::corpus text = gpt::load_text(what);
-  gpt::progress report(what.is_quiet);
+  const auto world = gpt::open_ranks(what.settings);
+  gpt::progress report(what.is_quiet || !world->is_reporting());
   const gpt::run_record record =
-      gpt::train(what.run_of(what.stages.front(), what.precisions.front()), text, report);
+      gpt::train(what.run_of(what.stages.front(), what.precisions.front()), text, *world, report);
   report.end();
+  const auto failures = gpt::failures_of(std::span(&record, 1));
+  const auto result =
+      failures.empty() ? example::exit_code::success : example::exit_code::check_failed;
+  if (!world->is_reporting()) {
+    return result;
+  }
   if (!what.json_file.empty()) {
     example::write_file(what.json_file, gpt::to_json(std::span(&record, 1)));
   }
@@ -29,11 +37,10 @@ example::exit_code train_one(const gpt::command& what) {
   if (!record.sample.empty()) {
     std::cout << "\n" << gpt::sample_of(record, text);
   }
-  const auto failures = gpt::failures_of(std::span(&record, 1));
   for (const std::string& failure : failures) {
     std::cerr << "train_gpt: " << failure << '\n';
   }
-  return failures.empty() ? example::exit_code::success : example::exit_code::check_failed;
+  return result;
 }
 
 }  // namespace
