@@ -292,15 +292,17 @@ class mpi_channel {
     return absent;
   }
 
-  /// Throws what `word`, said by `speaker`, means for this rank.
+  /// Throws what `word`, said by `speaker`, means for this rank, whose own last word passes it on.
   [[noreturn]] void throw_word(const transport_operation& operation, const mpi_last_word& word,
-                               int speaker) const {
+                               int speaker) {
     if (word.is_farewell()) {
-      throw aborted_error(
-          "rank " + std::to_string(speaker) + " left: its communicator was destroyed",
-          place(operation, speaker));
+      const std::string reason =
+          "rank " + std::to_string(speaker) + " left: its communicator was destroyed";
+      words_.set(failure_kind::aborted, speaker, reason);
+      throw aborted_error(reason, place(operation, speaker));
     }
     const std::string reason(text_of(word.reason));
+    words_.set(word.failure(), word.peer, reason);
     const bool blames_me = word.peer == rank_;
     const auto where = place(operation, blames_me ? speaker : word.peer);
     if (word.failure() == failure_kind::mismatch) throw mismatch_error(reason, where);
