@@ -19,7 +19,7 @@ struct run_settings {
   std::string precision = "bf16_mixed";
   std::string optimizer = "adamw";
   std::string backend = "auto";         ///< threads, shm, gloo, mpi; auto: what the launch suggests
-  std::string interface;                ///< of the network, for gloo; empty: found out
+  std::string interface{};              ///< of the network, for gloo; empty: found out
   std::uint64_t timeout_seconds = 600;  ///< how long a rank waits for its peers
   int ranks = 4;
   std::uint64_t steps = 320;
