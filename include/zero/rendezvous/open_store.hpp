@@ -10,10 +10,12 @@
 #include <string>
 #include <utility>
 
+#include <zero/rendezvous/detail/file_presence.hpp>
 #include <zero/rendezvous/detail/posix_files.hpp>
 #include <zero/rendezvous/environment.hpp>
 #include <zero/rendezvous/error.hpp>
 #include <zero/rendezvous/file_store.hpp>
+#include <zero/rendezvous/host.hpp>
 #include <zero/rendezvous/memory_store.hpp>
 #include <zero/rendezvous/store.hpp>
 #include <zero/rendezvous/tcp_store.hpp>
@@ -42,6 +44,13 @@ inline bool listens_at(int descriptor, std::uint16_t port) {
          ntohs(address.sin6_port) == port;
 }
 
+/// The part of the directory's path that all jobs of this user share.
+inline std::string local_store_prefix(const launch_environment& environment) {
+  const std::string& runtime = environment.runtime_directory;
+  const bool has_runtime = !runtime.empty() && file_exists(runtime);
+  return (has_runtime ? runtime : "/tmp") + "/zero-" + std::to_string(::geteuid()) + '-';
+}
+
 }  // namespace detail
 
 /// Where the ranks of a job on one host meet when nobody gave an address: a directory that only
@@ -56,17 +65,15 @@ inline std::string local_store_directory(const launch_environment& environment) 
             "all ranks",
         {"launch environment", "", 0});
   }
-  const std::string& runtime = environment.runtime_directory;
-  const bool has_runtime = !runtime.empty() && detail::file_exists(runtime);
-  return (has_runtime ? runtime : "/tmp") + "/zero-" + std::to_string(::geteuid()) + '-' +
-         detail::name_for(environment.job_id);
+  return detail::local_store_prefix(environment) + detail::name_for(environment.job_id);
 }
 
 /// Opens the store through which the ranks of a launched job find each other.
 ///
 /// One process: a memory store. MASTER_ADDR given: a tcp_store that rank 0 holds there. All ranks
 /// on one host: a file_store in a directory of this user, named after the job, which goes with the
-/// last rank. Collective: all ranks.
+/// last rank; what jobs left that were killed as a whole goes with the next one of this user.
+/// Collective: all ranks.
 /// Throws: what these stores throw; rendezvous_error where the ranks have no place to meet.
 inline any_store open_store(const launch_environment& environment,
                             const open_store_options& options = {}) {
@@ -82,8 +89,15 @@ inline any_store open_store(const launch_environment& environment,
                                       environment.rank, environment.size, std::move(tcp));
   }
   if (environment.all_local) {
+    const std::string directory = local_store_directory(environment);
+    if (environment.rank == 0) {
+      const std::string prefix = detail::local_store_prefix(environment);
+      const auto slash = prefix.rfind('/');
+      detail::remove_abandoned_directories(prefix.substr(0, slash), prefix.substr(slash + 1),
+                                           this_process().machine);
+    }
     return any_store::make<file_store>(
-        local_store_directory(environment), environment.rank, environment.size,
+        directory, environment.rank, environment.size,
         file_store_options{.run_id = environment.job_id, .timeout = options.timeout});
   }
   throw rendezvous_error(

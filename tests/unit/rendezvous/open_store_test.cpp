@@ -94,6 +94,30 @@ TEST_CASE("fault_44 two jobs of one user on one host do not meet") {
   CHECK(folder.files() == strings{});
 }
 
+TEST_CASE("what a job left that was killed as a whole goes with the next one") {
+  const temporary_folder folder;
+  {
+    std::vector<child_process> children;
+    for (int rank = 0; rank < 2; ++rank) {
+      children.emplace_back([&, rank] {
+        any_store store = open_store(local_rank_of(rank, 2, folder, "killed"), patient);
+        store_barrier(store, "all", rank, 2, far());
+        ::pause();
+      });
+    }
+    const auto deadline = far();
+    while (folder.files().size() < 9 && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(2ms);
+    }
+  }  // kills them
+  CHECK(folder.files().size() >= 9);
+  CHECK(failures_of(on_ranks(2, [&](int rank) {
+          any_store store = open_store(local_rank_of(rank, 2, folder, "next"), patient);
+          check_between_ranks(store, rank, 2);
+        })) == strings{});
+  CHECK(folder.files() == strings{});
+}
+
 TEST_CASE("a runtime directory that is not there is replaced by /tmp") {
   const temporary_folder folder;
   launch_environment environment = local_rank_of(0, 2, folder, "job");

@@ -8,13 +8,13 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include <zero/rendezvous/detail/file_presence.hpp>
 #include <zero/rendezvous/detail/posix_files.hpp>
 #include <zero/rendezvous/error.hpp>
 #include <zero/rendezvous/host.hpp>
@@ -48,33 +48,6 @@ class poll_pause {
  private:
   static constexpr std::chrono::microseconds longest{20'000};
   std::chrono::microseconds next_{200};
-};
-
-/// The content of an offer or a hello.
-struct presence {
-  int size = 0;
-  std::string host;
-  process_identity process;
-
-  std::string text() const {
-    return "zero-rendezvous 1 " + std::to_string(size) + ' ' + host + ' ' + process.machine + ' ' +
-           std::to_string(process.number) + ' ' + std::to_string(process.start_ticks) + '\n';
-  }
-
-  static std::optional<presence> parse(const std::string& text) {
-    std::istringstream words(text);
-    std::string magic;
-    int version = 0;
-    presence p;
-    words >> magic >> version >> p.size >> p.host >> p.process.machine >> p.process.number >>
-        p.process.start_ticks;
-    if (!words || magic != "zero-rendezvous" || version != 1) return std::nullopt;
-    return p;
-  }
-
-  std::string describe() const {
-    return "process " + std::to_string(process.number) + " on " + host;
-  }
 };
 
 /// One rank's part in finding, using and leaving a run's directory.
@@ -114,7 +87,7 @@ class file_run {
     for (const std::string& run : std::exchange(present_in_, {})) {
       try {
         ::unlink((run + '/' + token_name()).c_str());
-        if (!has_living_token(run)) remove_run(run);
+        if (!has_living_token(run, own_.process.machine)) remove_run(run);
       } catch (...) {
         // The directory cannot be read any more, so there is nothing that could be removed.
       }
@@ -147,21 +120,8 @@ class file_run {
     return found;
   }
 
-  std::optional<presence> read_presence(const std::string& path) const {
-    const auto text = read_file(path, longest_text);
-    return text ? presence::parse(*text) : std::nullopt;
-  }
-
   bool lives(const std::optional<presence>& p) const {
-    return p && !has_ended(p->process, own_.process.machine);
-  }
-
-  bool has_living_token(const std::string& run) const {
-    for (const std::string& name : names_in(run)) {
-      if (name != "offer" && !name.starts_with("hello-")) continue;
-      if (lives(read_presence(run + '/' + name))) return true;
-    }
-    return false;
+    return detail::lives(p, own_.process.machine);
   }
 
   void remove_run(const std::string& run) const noexcept {
@@ -174,7 +134,7 @@ class file_run {
 
   void gather(store_deadline deadline) {
     check_own_directory(parent_);
-    const bool inherited = remove_stale_runs();
+    const bool inherited = remove_stale_runs(parent_, own_.process.machine);
     publish_offer(inherited);
     // Looked at again: of two that offer at the same time, at least one sees the other.
     refuse_if_another_gathers();
@@ -191,18 +151,6 @@ class file_run {
     if (!write_file(directory_, "roster", roster, unfinished_name())) {
       fail("the directory of this run was removed by somebody");
     }
-  }
-
-  /// Runs whose processes have all ended. Returns whether one of them had made the parent.
-  bool remove_stale_runs() const {
-    bool made_parent = false;
-    for (const std::string& name : names_in(parent_)) {
-      const std::string run = parent_ + '/' + name;
-      if (!name.starts_with("run-") || has_living_token(run)) continue;
-      made_parent = made_parent || file_exists(run + "/made-directory");
-      detail::remove_directory(run);
-    }
-    return made_parent;
   }
 
   /// The directory appears with the offer in it: without a token it would count as stale.
