@@ -97,7 +97,7 @@ class mpi_channel {
 
   /// Storage that messages are received into; kept as long as they may arrive.
   std::byte* reserve(std::uint64_t bytes) {
-    storage_.push_back(std::make_unique<std::byte[]>(bytes));
+    storage_.push_back(std::make_unique_for_overwrite<std::byte[]>(bytes));
     return storage_.back().get();
   }
 
