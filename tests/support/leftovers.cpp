@@ -38,7 +38,7 @@ bool is_suspect(const std::string& folder, const std::string& name) {
   struct stat status {};
   if (::lstat((folder + "/" + name).c_str(), &status) != 0) return false;  // gone meanwhile
   if (status.st_uid != ::geteuid()) return false;
-  if (name.find("zero-") == 0 || name.find("zero_") == 0 || name.find("gloo") == 0) return true;
+  if (name.find("zero-") == 0) return true;
   constexpr std::string_view known[] = {"vader_segment", "sm_segment", "ompi",
                                         "pym-",          "psm_",       "sem."};
   return folder == "/dev/shm" &&
@@ -104,11 +104,11 @@ leftovers::snapshot leftovers::now() {
 
 leftovers::leftovers() : before_(now()) {}
 
-std::string leftovers::difference() const {
+std::string leftovers::difference(const std::set<std::string>& files) const {
   const snapshot after = now();
   std::string text;
   for (const std::string& file : after.files) {
-    if (before_.files.count(file) == 0) text += "file " + file + "\n";
+    if (files.count(file) != 0) text += "file " + file + "\n";
   }
   for (const std::string& descriptor : after.descriptors) {
     if (before_.descriptors.count(descriptor) == 0) text += "descriptor " + descriptor + "\n";
@@ -121,14 +121,16 @@ std::string leftovers::difference() const {
 
 std::string leftovers::found(pid_t group, std::chrono::milliseconds patience) const {
   using namespace std::chrono_literals;
+  // Only what is there now can be left over: other programs come and go while this waits.
+  std::set<std::string> files = suspect_files();
+  for (const std::string& file : before_.files) files.erase(file);
   const auto look = [&] {
-    std::string text = difference();
+    std::string text = difference(files);
     if (group > 0 && (::kill(-group, 0) == 0 || errno != ESRCH)) {
       text += "a process of group " + std::to_string(group) + "\n";
     }
     return text;
   };
-  // The kernel takes a moment to tear down a killed process, and files of other programs go.
   const auto deadline = std::chrono::steady_clock::now() + patience;
   std::string text = look();
   while (!text.empty() && std::chrono::steady_clock::now() < deadline) {

@@ -23,7 +23,7 @@ class leftovers {
   /// What is here now and was not before, one a line; empty when nothing is. `group` is the process
   /// group of the run, 0 for none; its ranks have to be reaped.
   std::string found(pid_t group = 0,
-                    std::chrono::milliseconds patience = std::chrono::seconds(5)) const;
+                    std::chrono::milliseconds patience = std::chrono::seconds(30)) const;
 
  private:
   struct snapshot {
@@ -32,7 +32,7 @@ class leftovers {
     std::size_t threads = 0;
   };
   static snapshot now();
-  std::string difference() const;
+  std::string difference(const std::set<std::string>& files) const;
 
   snapshot before_;
 };
