@@ -59,7 +59,7 @@ TEST_CASE("calls are done in the order in which they were made") {
 TEST_CASE("more calls than the ring holds are started one after the other") {
   const auto right = run_threads(2, [](threads_communicator& comm) {
     delaying delay(comm, {.max_delay = std::chrono::microseconds(10), .seed = 5});
-    std::vector<double> values(3 * detail::delayed_queue::capacity, 1.0);
+    std::vector<double> values(3 * detail::worker_queue::capacity, 1.0);
     std::vector<decltype(delay)::work> works;
     for (double& value : values) works.push_back(start_sum(delay, value));
     for (auto& work : works) work.wait({});
