@@ -38,12 +38,11 @@ held_over_ranks spread(const zero::model_layout& layout, const plan_answer& answ
   weights all;
   std::uint64_t partitioned = 0;
   const auto state = [&](bool is_partitioned, weights per_element, std::uint64_t real) {
-    if (!is_partitioned)
-      return extremes{real, real};
+    if (!is_partitioned) return extremes{real, real};
     all.trainable += per_element.trainable;
     all.frozen += per_element.frozen;
     partitioned += real;
-    return owned_bytes(layout, question.ranks, per_element).over_ranks();
+    return owned_bytes(layout, answer.plan.request, per_element).over_ranks();
   };
   held_over_ranks result;
   result.parameters =
@@ -54,21 +53,26 @@ held_over_ranks spread(const zero::model_layout& layout, const plan_answer& answ
       state(stage.partitions_optimizer_state, {bytes.optimizer(), 0}, held.optimizer);
   result.accumulation = state(question.mode == zero::accumulation::reduce_every,
                               {bytes.accumulation, 0}, held.accumulation);
-  const extremes owned = owned_bytes(layout, question.ranks, all).over_ranks();
+  const extremes owned = owned_bytes(layout, answer.plan.request, all).over_ranks();
   const std::uint64_t whole = held.padding + partitioned;
   result.padding = {whole - owned.most, whole - owned.least};
   return result;
 }
 
 zero::plan_request request_of(const plan_question& question) {
-  return {question.stage.flags, question.policy.bytes, question.ranks, question.rank,
-          question.mode};
+  // Sums of 16-bit gradients cross the replicas as float.
+  return {question.stage.flags,
+          question.policy.bytes,
+          question.ranks,
+          question.rank,
+          question.mode,
+          question.replicas,
+          std::max<std::uint64_t>(question.policy.bytes.gradient, sizeof(float))};
 }
 
 std::string where(const zero::model_layout& layout, const zero::planned_buffer& buffer) {
   std::string text = buffer.unit ? std::string(layout.unit_name(*buffer.unit)) : "-";
-  if (buffer.what == purpose::moment)
-    text += " #" + std::to_string(buffer.index + 1);
+  if (buffer.what == purpose::moment) text += " #" + std::to_string(buffer.index + 1);
   return text;
 }
 
@@ -117,6 +121,9 @@ std::string moved_text(const zero::model_layout& layout, const plan_answer& answ
   table.add({"reduce-scatter", std::to_string(moved.reduce_scatter), "elements"});
   table.add({"all-gather", std::to_string(moved.all_gather), "elements"});
   table.add({"total", std::to_string(moved.total()), "elements = " + formula});
+  if (answer.question.replicas > 1) {
+    table.add({"across replicas", std::to_string(moved.crossing), "elements, 2 x the own shards"});
+  }
   table.add({"padding", std::to_string(moved.padding), "elements"});
   table.add({"sent by a rank", std::to_string(moved.wire_bytes), "bytes, padding included"});
   return table.text();
@@ -149,9 +156,8 @@ std::string collectives_text(const zero::model_layout& layout, const plan_answer
 
 bool plan_answer::is_consistent() const noexcept {
   std::uint64_t elements = 0;
-  for (const zero::planned_collective& collective : collectives)
-    elements += collective.elements;
-  return plan.held == estimate && elements == moved.total();
+  for (const zero::planned_collective& collective : collectives) elements += collective.elements;
+  return plan.held == estimate && elements == moved.total() + moved.crossing;
 }
 
 plan_answer answer(const zero::model_layout& layout, const plan_question& question) {
@@ -233,15 +239,17 @@ std::string plan_text(const zero::model_layout& layout, const plan_answer& answe
   std::string text =
       "stage " + std::string(question.stage.name) + ", " + std::string(question.policy.precision) +
       " with " + std::string(question.policy.optimizer) +
-      ", N = " + std::to_string(question.ranks) + ", " + std::to_string(layout.unit_count()) +
-      " units, " + std::to_string(layout.tensor_count()) +
+      ", N = " + std::to_string(question.ranks) +
+      (question.replicas > 1 ? " in each of " + std::to_string(question.replicas) + " replicas"
+                             : "") +
+      ", " + std::to_string(layout.unit_count()) + " units, " +
+      std::to_string(layout.tensor_count()) +
       " tensors, Psi = " + std::to_string(layout.trainable_elements());
   if (layout.frozen_elements() != 0) {
     text += ", Psi_frozen = " + std::to_string(layout.frozen_elements());
   }
   text += "\n\n" + held_text(layout, answer) + "\n" + moved_text(layout, answer);
-  if (!lists)
-    return text;
+  if (!lists) return text;
   text += "\narena: " + std::to_string(answer.plan.arena_bytes) + " bytes\n" +
           buffers_text(layout, answer);
   if (!answer.collectives.empty()) {
@@ -258,8 +266,7 @@ layout_budget fit(const zero::model_layout& layout, plan_question question,
     question.stage = stage;
     const zero::held_bytes held = zero::make_plan(layout, request_of(question)).held;
     const bool fits = held.total() <= budget_bytes;
-    if (fits && budget.smallest_stage.empty())
-      budget.smallest_stage = stage.name;
+    if (fits && budget.smallest_stage.empty()) budget.smallest_stage = stage.name;
     budget.lines.push_back({stage.name, held, fits});
   }
   return budget;

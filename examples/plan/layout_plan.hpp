@@ -22,6 +22,7 @@ struct plan_question {
   int rank = 0;
   zero::accumulation mode = zero::accumulation::none;
   std::uint64_t micro_batches = 1;
+  int replicas = 1;  ///< groups of `ranks` ranks that hold the same shards
 };
 
 /// Smallest and largest number of bytes that a rank holds, by state.

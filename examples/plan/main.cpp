@@ -31,6 +31,7 @@ struct settings {
   std::string gpt;
   std::string budget;
   int ranks = 0;
+  int replicas = 1;
   int rank = 0;
   std::string stage;
   std::string precision = "bf16_mixed";
@@ -54,6 +55,9 @@ void describe(CLI::App& app, settings& chosen) {
                  "What fits into so much memory per rank: 80GB is 80 x 10^9, 80GiB 80 x 2^30. "
                  "Exit code 1 when the given model does not");
   app.add_option("--ranks", chosen.ranks, "Number of ranks N")->check(CLI::Range(1, 10'000'000));
+  app.add_option("--replicas", chosen.replicas,
+                 "With a layout: so many groups of N ranks hold the same shards (zero::hybrid)")
+      ->check(CLI::Range(1, 10'000'000));
   app.add_option("--rank", chosen.rank, "Plan this rank")->check(CLI::Range(0, 9'999'999));
   app.add_option("--stage", chosen.stage, "0, 1, 2, 3 or 3_keep_gathered");
   app.add_option("--precision", chosen.precision,
@@ -83,17 +87,14 @@ zero::accumulation mode_of(const settings& chosen) {
         "several micro-batches need --accumulation reduce_last or "
         "reduce_every");
   }
-  if (chosen.accumulation == "reduce_last")
-    return accumulation::reduce_last;
-  if (chosen.accumulation == "reduce_every")
-    return accumulation::reduce_every;
+  if (chosen.accumulation == "reduce_last") return accumulation::reduce_last;
+  if (chosen.accumulation == "reduce_every") return accumulation::reduce_every;
   return accumulation::none;
 }
 
 void print(const settings& chosen, const std::string& text,
            const std::function<std::string()>& json) {
-  if (!chosen.json.empty())
-    example::write_file(chosen.json, json());
+  if (!chosen.json.empty()) example::write_file(chosen.json, json());
   std::cout << text;
 }
 
@@ -129,7 +130,8 @@ planning::plan_question question_of(const settings& chosen) {
           chosen.ranks,
           chosen.rank,
           mode_of(chosen),
-          chosen.micro_batches};
+          chosen.micro_batches,
+          chosen.replicas};
 }
 
 exit_code answer_layout(const settings& chosen, const zero::model_layout& layout) {
@@ -146,8 +148,7 @@ exit_code answer_layout(const settings& chosen, const zero::model_layout& layout
   const planning::plan_answer answer = planning::answer(layout, question);
   print(chosen, planning::plan_text(layout, answer, !chosen.summary),
         [&] { return planning::plan_json(layout, answer); });
-  if (answer.is_consistent())
-    return exit_code::success;
+  if (answer.is_consistent()) return exit_code::success;
   std::cerr << "zero-plan: the plan and the formulas disagree\n";
   return exit_code::check_failed;
 }
@@ -155,10 +156,8 @@ exit_code answer_layout(const settings& chosen, const zero::model_layout& layout
 exit_code answer_gpt(const settings& chosen) {
   const zero::model_layout layout = planning::make_gpt_layout(
       planning::parse_gpt(chosen.gpt), {.alignment_bytes = chosen.alignment_bytes});
-  if (chosen.ranks != 0)
-    return answer_layout(chosen, layout);
-  if (!chosen.budget.empty())
-    throw example::usage_failure("--budget needs --ranks");
+  if (chosen.ranks != 0) return answer_layout(chosen, layout);
+  if (!chosen.budget.empty()) throw example::usage_failure("--budget needs --ranks");
   const std::string text = planning::layout_text(layout);
   if (chosen.json.empty()) {
     std::cout << text;
@@ -184,10 +183,8 @@ exit_code run(const settings& chosen) {
     print(chosen, planning::table2_text(), planning::table2_json);
     return exit_code::success;
   }
-  if (!chosen.gpt.empty())
-    return answer_gpt(chosen);
-  if (chosen.ranks == 0)
-    throw example::usage_failure("--ranks is missing");
+  if (!chosen.gpt.empty()) return answer_gpt(chosen);
+  if (chosen.ranks == 0) throw example::usage_failure("--ranks is missing");
   if (!chosen.layout.empty()) {
     return answer_layout(
         chosen, planning::read_layout(chosen.layout, {.alignment_bytes = chosen.alignment_bytes}));

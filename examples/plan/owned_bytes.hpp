@@ -7,6 +7,7 @@
 
 #include <zero/layout.hpp>
 #include <zero/partition.hpp>
+#include <zero/plan.hpp>
 
 namespace planning {
 
@@ -28,17 +29,18 @@ struct weights {
 /// depends on the number of tensors and not on the number of ranks.
 class owned_bytes {
  public:
-  owned_bytes(const zero::model_layout& layout, int ranks, weights bytes_per_element)
-      : ranks_(static_cast<std::uint64_t>(ranks)) {
+  owned_bytes(const zero::model_layout& layout, const zero::plan_request& request,
+              weights bytes_per_element)
+      : ranks_(static_cast<std::uint64_t>(request.ranks)) {
     for (std::uint32_t t = 0; t < layout.tensor_count(); ++t) {
       const zero::tensor_id id{t};
       const zero::tensor_info info = layout.info(id);
-      if (layout.is_tied(id) || info.elements == 0)
-        continue;
+      if (layout.is_tied(id) || info.elements == 0) continue;
       const std::uint64_t flat = layout.flat_elements(info.unit, info.trainable);
       const std::uint64_t begin = layout.offset(id);
       add({begin, begin + info.elements},
-          zero::make_partition(flat, ranks, layout.alignment_elements()).shard_elements,
+          zero::partition_for(request, flat, layout.alignment_elements(), info.trainable)
+              .shard_elements,
           info.trainable ? bytes_per_element.trainable : bytes_per_element.frozen);
     }
   }
@@ -49,8 +51,7 @@ class owned_bytes {
     std::uint64_t owned = 0;
     std::uint64_t next = 0;  // ranks before it are accounted for
     const auto account = [&](std::uint64_t until) {
-      if (until == next)
-        return;
+      if (until == next) return;
       result.least = std::min(result.least, owned);
       result.most = std::max(result.most, owned);
       next = until;
@@ -79,8 +80,7 @@ class owned_bytes {
 
   /// Changes are added modulo 2^64, so a decrease is an addition too.
   void add_run(std::uint64_t begin, std::uint64_t end, std::uint64_t bytes) {
-    if (begin == end || bytes == 0)
-      return;
+    if (begin == end || bytes == 0) return;
     changes_[begin] += bytes;
     changes_[end] -= bytes;
   }

@@ -21,8 +21,7 @@ inline constexpr std::uint64_t giga = 1'000'000'000;
 /// (41.25 is 41.3); from 100 on the fraction is cut off (4187.5 is 4187). No trailing zeros.
 inline std::string paper_digits(std::uint64_t numerator, std::uint64_t denominator) {
   const std::uint64_t whole = numerator / denominator;
-  if (whole >= 100)
-    return std::to_string(whole);
+  if (whole >= 100) return std::to_string(whole);
   return decimal(numerator, denominator, whole < 2 ? 2 : 1);
 }
 
@@ -83,8 +82,7 @@ struct table2_cell {
 
   /// Billions with one decimal, trillions from half of one.
   std::string printed() const {
-    if (rounded_tenths >= 5'000)
-      return decimal(rounded_tenths, 10'000, 1) + "T";
+    if (rounded_tenths >= 5'000) return decimal(rounded_tenths, 10'000, 1) + "T";
     return decimal(rounded_tenths, 10, 1) + "B";
   }
 };

@@ -59,8 +59,7 @@ inline constexpr zero::element_bytes paper_bytes = zero::bytes_of<zero::bf16_mix
 inline const named_stage& find_stage(std::string_view name) {
   std::string known;
   for (const named_stage& stage : stages) {
-    if (stage.name == name)
-      return stage;
+    if (stage.name == name) return stage;
     known += " " + std::string(stage.name);
   }
   throw example::usage_failure("there is no stage \"" + std::string(name) + "\"; known:" + known);
@@ -73,8 +72,7 @@ inline const named_policy& find_policy(std::string_view precision, std::string_v
   for (const auto& group : policies) {
     precisions += " " + std::string(group.front().precision);
     for (const named_policy& policy : group) {
-      if (policy.precision == precision && policy.optimizer == optimizer)
-        return policy;
+      if (policy.precision == precision && policy.optimizer == optimizer) return policy;
     }
   }
   for (const named_policy& policy : policies.front()) {

@@ -15,8 +15,7 @@ std::string text_of(const json& value) {
 }
 
 json number(const share& amount) {
-  if (amount.rest == 0)
-    return amount.whole;
+  if (amount.rest == 0) return amount.whole;
   return amount.value();
 }
 
@@ -91,8 +90,7 @@ json buffers_json(const zero::model_layout& layout, const plan_answer& answer) {
   json buffers = json::array();
   for (const zero::planned_buffer& buffer : answer.plan.buffers) {
     json unit = nullptr;
-    if (buffer.unit)
-      unit = layout.unit_name(*buffer.unit);
+    if (buffer.unit) unit = layout.unit_name(*buffer.unit);
     buffers.push_back({{"purpose", name_of(buffer.what)},
                        {"unit", unit},
                        {"index", buffer.index},
@@ -150,8 +148,7 @@ std::string table2_json() {
 std::string formulas_json(const formula_request& request, const std::vector<named_stage>& chosen,
                           bool with_other_systems) {
   json rows = json::array();
-  for (const named_stage& stage : chosen)
-    rows.push_back(stage_json(stage, request));
+  for (const named_stage& stage : chosen) rows.push_back(stage_json(stage, request));
   json result{{"schema", "zero.formulas/1"},
               {"psi", request.psi},
               {"ranks", request.ranks},
@@ -199,8 +196,7 @@ std::string budget_json(const layout_budget& budget) {
     rows.push_back({{"stage", stage}, {"held", held_json(held)}, {"fits", fits}});
   }
   json smallest = nullptr;
-  if (!budget.smallest_stage.empty())
-    smallest = budget.smallest_stage;
+  if (!budget.smallest_stage.empty()) smallest = budget.smallest_stage;
   return text_of({{"schema", "zero.layout_budget/1"},
                   {"budget_bytes", budget.budget_bytes},
                   {"ranks", budget.question.ranks},
@@ -217,6 +213,7 @@ std::string plan_json(const zero::model_layout& layout, const plan_answer& answe
                   {"stage", question.stage.name},
                   {"policy", policy_json(question.policy)},
                   {"ranks", question.ranks},
+                  {"replicas", question.replicas},
                   {"rank", question.rank},
                   {"accumulation", name_of_mode(question.mode)},
                   {"micro_batches", question.micro_batches},
@@ -228,6 +225,7 @@ std::string plan_json(const zero::model_layout& layout, const plan_answer& answe
                   {"moved",
                    {{"reduce_scatter", moved.reduce_scatter},
                     {"all_gather", moved.all_gather},
+                    {"crossing", moved.crossing},
                     {"all_reduce", moved.all_reduce},
                     {"padding", moved.padding},
                     {"total", moved.total()},

@@ -148,6 +148,22 @@ def check_layouts(folder):
            "--micro-batches", "4", "--summary")
 
 
+def check_replicas(folder):
+    model = ("--gpt", "2,32,256,16", "--stage", "2", "--ranks", "3")
+    alone = written(os.path.join(folder, "alone.plan"), 0, *model)
+    plan = written(os.path.join(folder, "replicas.plan"), 0, *model, "--replicas", "4")
+    crossing = 0
+    for rank in ("0", "1", "2"):
+        path = os.path.join(folder, "replica.plan")
+        crossing += written(path, 0, *model, "--replicas", "4", "--rank", rank)["moved"]["crossing"]
+    check(crossing == 2 * plan["psi"], "the shards of a group do not cross as 2 Psi")
+    check(alone["moved"]["crossing"] == 0, "something crosses although there is one group")
+    check(plan["moved"]["total"] == alone["moved"]["total"] == 2 * plan["psi"],
+          "replicas change what moves inside a group")
+    check("N = 3 in each of 4 replicas" in expect(0, *model, "--replicas", "4", "--summary"),
+          "the replicas are not named")
+
+
 def check_scale():
     for question in (("--params", "1T"), ("--gpt", "128,25600,50257,2048", "--stage", "3")):
         expect(0, *question, "--ranks", "10000")
@@ -171,6 +187,8 @@ def check_refusals(folder):
         (("--params", "1B", "--ranks", "2", "--micro-batches", "3"), "--accumulation"),
         (("--params", "1B", "--ranks", "2", "--stage", "0", "--accumulation", "reduce_every"),
          "reduce_every"),
+        (("--gpt", "1,8,8,8", "--ranks", "2", "--stage", "0", "--replicas", "2"), "stage 0"),
+        (("--gpt", "1,8,8,8", "--ranks", "999999", "--stage", "1", "--replicas", "9999"), "2^31"),
         (("--budget", "80", "--params"), "--params"), (("--budget", "80XB", "--ranks", "2"), "80XB"),
         (("--gpt", "1,2,3"), "LAYERS"), (("--gpt", "1,8,8,8", "--ranks", "2"), "--stage"),
         (("--gpt", "1,8,8,8", "--ranks", "2", "--stage", "1", "--rank", "2"), "rank 2 of 2"),
@@ -214,6 +232,7 @@ def main():
         check_formulas(folder)
         check_budgets(folder)
         check_layouts(folder)
+        check_replicas(folder)
         check_scale()
         check_refusals(folder)
     print("%d failures in %.1f s" % (len(failures), time.monotonic() - began))

@@ -4,6 +4,7 @@
 // make_plan and step_collectives. Included at the end of plan.hpp.
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -320,9 +321,10 @@ inline plan make_plan(const model_layout& layout, const plan_request& request) {
         "zero::make_plan: accumulation::reduce_every needs a stage that partitions something "
         "(1 to 3); stage 0 offers reduce_last");
   }
-  if (request.replicas < 1) {
-    throw usage_error("zero::make_plan: " + std::to_string(request.replicas) +
-                      " replicas do not exist");
+  if (request.replicas < 1 ||
+      request.ranks > std::numeric_limits<int>::max() / request.replicas) {
+    throw usage_error("zero::make_plan: " + std::to_string(request.replicas) + " replicas of " +
+                      std::to_string(request.ranks) + " ranks are none or more than 2^31 - 1");
   }
   if (request.replicas > 1 && !request.stage.partitions_optimizer_state) {
     throw usage_error(
