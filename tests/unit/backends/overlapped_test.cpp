@@ -101,7 +101,7 @@ TEST_CASE(
   CHECK_THROWS_AS(start_sum(comm, sum), injected_fault);
 }
 
-TEST_CASE("an error that a dropped handle found is thrown by the next call") {
+TEST_CASE("the next overlapped call throws the error that a dropped handle found") {
   self_communicator self;
   faulty fault(self);
   fault.arm({.kind = fault_kind::throw_before});
@@ -184,7 +184,7 @@ TEST_CASE("a wrong range is refused by the call, and the communicator goes on") 
   CHECK(errors == std::vector<bool>{true, true});
 }
 
-TEST_CASE("starting and waiting allocate nothing") {
+TEST_CASE("starting and waiting for an overlapped call allocate nothing") {
   const auto allocations = run_threads(2, long_timeout, [](threads_communicator& inner) {
     overlapped_threads comm(inner);
     std::vector<float> values(2000, 1.0F);
