@@ -176,7 +176,9 @@ TEST_CASE("half of a pair is an error that names the other half") {
       {by_torchrun, "RANK WORLD_SIZE"},
       {by_openmpi, "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE"},
       {by_pmi, "PMI_RANK PMI_SIZE"}};
-  for (const auto& [given, names] : launchers) {
+  for (const auto& launcher : launchers) {
+    const variables& given = launcher.first;
+    const std::string& names = launcher.second;
     CAPTURE(names);
     const auto space = names.find(' ');
     const std::string rank = names.substr(0, space);

@@ -26,8 +26,8 @@ namespace {
 
 using strings = std::vector<std::string>;
 
-constexpr file_store_options patient{.run_id = {}, .timeout = 20s};
-constexpr file_store_options hasty{.run_id = {}, .timeout = 300ms};
+const file_store_options patient{.run_id = {}, .timeout = 20s};
+const file_store_options hasty{.run_id = {}, .timeout = 300ms};
 
 void meet(const std::string& path, int rank, int size, file_store_options options = patient) {
   file_store store(path, rank, size, std::move(options));
@@ -296,7 +296,7 @@ TEST_CASE("the run's directory can be read by its user only") {
   for (const std::size_t index : {0U, 1U}) {
     struct stat status {};
     REQUIRE(::stat((folder / files[index]).c_str(), &status) == 0);
-    CHECK((status.st_mode & 07777U) == 0700U);
+    CHECK((status.st_mode & 0777U) == 0700U);
   }
 }
 
@@ -326,7 +326,9 @@ TEST_CASE("foreign and damaged files in the directory are left alone") {
 
 TEST_CASE("a rank that cannot be is refused before any file is made") {
   const temporary_folder folder;
-  for (const auto& [rank, size] : {std::pair{-1, 2}, std::pair{2, 2}, std::pair{0, 0}}) {
+  for (const auto& world : {std::pair{-1, 2}, std::pair{2, 2}, std::pair{0, 0}}) {
+    const int rank = world.first;
+    const int size = world.second;
     CHECK(result_of([&] { file_store store(folder / "run", rank, size); }).kind ==
           store_outcome::usage);
   }

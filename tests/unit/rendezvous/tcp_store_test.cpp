@@ -132,7 +132,7 @@ TEST_CASE("rank 0 listens at an IPv6 address") {
   CHECK(check_one_rank(store, "one") == strings{});
 }
 
-TEST_CASE("R12 a rank that starts late within the timeout is waited for") {
+TEST_CASE("R12 a rank that starts late within the timeout is waited for over TCP") {
   for (const int late : {0, 2}) {
     CAPTURE(late);
     const std::uint16_t port = loopback_socket().listen();
@@ -147,7 +147,7 @@ TEST_CASE("R12 a rank that starts late within the timeout is waited for") {
   }
 }
 
-TEST_CASE("R12 a missing rank is a timeout that names it on all others") {
+TEST_CASE("R12 a rank missing over TCP is a timeout that names it on all others") {
   for (const int missing : {1, 3}) {
     CAPTURE(missing);
     open_port port;
@@ -203,7 +203,7 @@ TEST_CASE("an address that is not of this host is an error that says so") {
   CHECK(result.says("rank 0 has to run on the host that MASTER_ADDR names"));
 }
 
-TEST_CASE("fault_44 R12 a world size that differs is an error on all ranks that names both") {
+TEST_CASE("fault_44 R12 over TCP a world size that differs is an error that names both") {
   for (const int odd : {2, 4}) {
     CAPTURE(odd);
     open_port port;
@@ -336,7 +336,9 @@ TEST_CASE("a descriptor that does not listen is refused") {
 }
 
 TEST_CASE("a rank or a port that cannot be is refused before anything is opened") {
-  for (const auto& [rank, size] : {std::pair{-1, 2}, std::pair{2, 2}, std::pair{0, 0}}) {
+  for (const auto& world : {std::pair{-1, 2}, std::pair{2, 2}, std::pair{0, 0}}) {
+    const int rank = world.first;
+    const int size = world.second;
     CHECK(result_of([&] { tcp_store store(here, 1, rank, size); }).kind == store_outcome::usage);
   }
   CHECK(result_of([&] { tcp_store store(here, 0, 0, 1); }).kind == store_outcome::usage);

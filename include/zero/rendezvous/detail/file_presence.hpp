@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <unistd.h>
-
 #include <cstddef>
 #include <optional>
 #include <sstream>
@@ -63,17 +61,12 @@ inline bool has_living_token(const std::string& run, const std::string& machine)
   return false;
 }
 
-/// Removes the runs below `parent` whose processes have all ended. Returns whether one of them had
-/// made `parent`.
-inline bool remove_stale_runs(const std::string& parent, const std::string& machine) {
-  bool made_parent = false;
+/// Removes the runs below `parent` whose processes have all ended.
+inline void remove_stale_runs(const std::string& parent, const std::string& machine) {
   for (const std::string& name : names_in(parent)) {
     const std::string run = parent + '/' + name;
-    if (!name.starts_with("run-") || has_living_token(run, machine)) continue;
-    made_parent = made_parent || file_exists(run + "/made-directory");
-    remove_directory(run);
+    if (name.starts_with("run-") && !has_living_token(run, machine)) remove_directory(run);
   }
-  return made_parent;
 }
 
 /// The same for every directory of this user below `base` whose name starts with `prefix`: a job
@@ -84,7 +77,8 @@ inline void remove_abandoned_directories(const std::string& base, const std::str
     for (const std::string& name : names_in(base)) {
       const std::string path = base + '/' + name;
       if (!name.starts_with(prefix) || !check_own_directory(path)) continue;
-      if (remove_stale_runs(path, machine)) ::rmdir(path.c_str());
+      remove_stale_runs(path, machine);
+      remove_own_directory(path);
     }
   } catch (...) {
     // Tidying up after others is no reason to fail.

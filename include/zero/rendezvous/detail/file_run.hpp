@@ -27,7 +27,6 @@
 //     hello-<rank>-<nonce>       that rank is present
 //     roster                     rank 0: the nonces that belong together, one a line
 //     refused                    rank 0: why there will be no roster
-//     made-directory             the parent was made by this run, and goes with it
 //     key-<key>                  the values
 //
 // A rank says hello wherever it finds an offer, and takes part in the run whose roster holds its
@@ -87,7 +86,9 @@ class file_run {
     for (const std::string& run : std::exchange(present_in_, {})) {
       try {
         ::unlink((run + '/' + token_name()).c_str());
-        if (!has_living_token(run, own_.process.machine)) remove_run(run);
+        if (has_living_token(run, own_.process.machine)) continue;
+        detail::remove_directory(run);
+        remove_own_directory(parent_);  // stays while another run is in it
       } catch (...) {
         // The directory cannot be read any more, so there is nothing that could be removed.
       }
@@ -124,18 +125,12 @@ class file_run {
     return detail::lives(p, own_.process.machine);
   }
 
-  void remove_run(const std::string& run) const noexcept {
-    const bool parent_too = file_exists(run + "/made-directory");
-    detail::remove_directory(run);
-    if (parent_too) ::rmdir(parent_.c_str());  // stays while another run is in it
-  }
-
   // Rank 0.
 
   void gather(store_deadline deadline) {
     check_own_directory(parent_);
-    const bool inherited = remove_stale_runs(parent_, own_.process.machine);
-    publish_offer(inherited);
+    remove_stale_runs(parent_, own_.process.machine);
+    publish_offer();
     // Looked at again: of two that offer at the same time, at least one sees the other.
     refuse_if_another_gathers();
     std::map<int, std::pair<std::string, presence>> joined;  // rank -> nonce, presence
@@ -154,18 +149,17 @@ class file_run {
   }
 
   /// The directory appears with the offer in it: without a token it would count as stale.
-  void publish_offer(bool made_parent) {
+  void publish_offer() {
     constexpr int attempts = 100;
     for (int attempt = 0; attempt < attempts; ++attempt) {
       // The parent may vanish in between: the last rank of an earlier run takes it along.
-      made_parent = make_own_directory(parent_) || made_parent;
+      make_own_directory(parent_);
       const std::string draft = parent_ + "/new-" + nonce_;
       if (::mkdir(draft.c_str(), 0700) != 0) {
         if (errno == ENOENT) continue;
         throw_file_error("make directory", draft, errno);
       }
       directory_ = parent_ + '/' + run_prefix() + nonce_;
-      if (made_parent) write_file(draft, "made-directory", "", unfinished_name());
       write_file(draft, "offer", own_.text(), unfinished_name());
       if (::rename(draft.c_str(), directory_.c_str()) != 0) {
         const int reason = errno;

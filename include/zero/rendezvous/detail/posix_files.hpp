@@ -174,12 +174,22 @@ inline bool check_own_directory(const std::string& path) {
   return true;
 }
 
-/// Makes a directory with mode 0700; false where one of this user's was there already.
-inline bool make_own_directory(const std::string& path) {
-  if (::mkdir(path.c_str(), 0700) == 0) return true;
+/// Makes a directory with mode 0700 where none of this user's is there already.
+///
+/// It is marked by the sticky bit, which means nothing in a directory that one user can write to:
+/// runs that end at the same time see the mark at any moment, and it goes with the directory.
+inline void make_own_directory(const std::string& path) {
+  if (::mkdir(path.c_str(), S_IRWXU | S_ISVTX) == 0) return;
   if (errno != EEXIST) throw_file_error("make directory", path, errno);
   check_own_directory(path);
-  return false;
+}
+
+/// Removes a directory that make_own_directory made, unless something is in it.
+inline void remove_own_directory(const std::string& path) noexcept {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) == 0 && (status.st_mode & S_ISVTX) != 0) {
+    ::rmdir(path.c_str());
+  }
 }
 
 /// Removes a directory of plain files. Others may do so at the same time, or still add a file.
