@@ -59,8 +59,8 @@ struct strike {
   std::string phase;
   std::optional<run_point> point;  ///< none: after the store, before the communicator
 };
-/// The phases of a stage's run: rendezvous, fingerprint, broadcast, gather (stage 3), reduce first,
-/// middle and last, flag and norm, update, parameter gather, idle.
+/// The phases of a stage's run: rendezvous, connected, fingerprint, broadcast, gather (stage 3),
+/// reduce first, middle and last, flag and norm, update, parameter gather, idle.
 std::vector<strike> strikes_of(int stage);
 
 struct struck_run {

@@ -24,12 +24,14 @@ inline std::vector<struck_run> chosen_runs(std::vector<struck_run> runs, std::si
 /// The runs in which a rank is stopped: not before it has a communicator.
 inline std::vector<struck_run> stoppable_runs() {
   auto runs = all_struck_runs();
-  std::erase_if(runs, [](const struck_run& run) { return !run.where.point; });
+  std::erase_if(runs, [](const struck_run& run) {
+    return run.where.phase == "rendezvous" || run.where.phase == "connected";
+  });
   return runs;
 }
 
 inline void check_kills(const process_ranks& ranks) {
-  const auto runs = chosen_runs(all_struck_runs(), 12);
+  const auto runs = chosen_runs(all_struck_runs(), 13);
   INFO("seed " << Catch::rngSeed());
   for (const struck_run& run : runs) CHECK(kill_violations(ranks, run) == "");
   WARN("R1, " << ranks.backend << ": " << runs.size() << " kills");
