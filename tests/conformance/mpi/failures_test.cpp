@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: processes fault
+// labels: fault
 // timeout: 120
 // links: zero::mpi
 #include <catch2/catch.hpp>

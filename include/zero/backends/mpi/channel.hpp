@@ -24,27 +24,28 @@
 namespace zero::detail {
 
 /// Waits between two looks at a request. A rank that waits long gives its core away: MPI itself
-/// polls without a pause, which stops the peers where ranks share cores.
+/// polls without a pause, which stops the peers where ranks share cores. It never sleeps much
+/// longer than an eighth of the time that it has waited already, so that it adds little to a short
+/// wait.
 class mpi_pause {
  public:
   using clock = std::chrono::steady_clock;
 
   void wait(clock::time_point now) noexcept {
     if (started_ == clock::time_point{}) started_ = now;
-    if (now - started_ < yielding_time) {
+    const clock::duration waited = now - started_;
+    if (waited < yielding_time) {
       std::this_thread::yield();
-      return;
+    } else {
+      std::this_thread::sleep_for(std::min<clock::duration>(waited / 8, longest_sleep));
     }
-    std::this_thread::sleep_for(sleep_);
-    sleep_ = std::min(2 * sleep_, longest_sleep);
   }
 
  private:
-  static constexpr std::chrono::microseconds yielding_time{100};
+  static constexpr std::chrono::microseconds yielding_time{200};
   static constexpr std::chrono::microseconds longest_sleep{1000};
 
   clock::time_point started_{};
-  std::chrono::microseconds sleep_{50};
 };
 
 /// A duplicate of the user's communicator, the messages in flight on it, and everything that MPI
