@@ -29,6 +29,18 @@ using strings = std::vector<std::string>;
 const file_store_options patient{.run_id = {}, .timeout = 20s};
 const file_store_options hasty{.run_id = {}, .timeout = 300ms};
 
+/// Waits until rank 0 of a run has said that it is there.
+bool wait_for_offer(const temporary_folder& folder) {
+  const auto deadline = far();
+  while (std::chrono::steady_clock::now() < deadline) {
+    for (const std::string& name : folder.files()) {
+      if (name.find("draft-") == std::string::npos && name.ends_with("/offer")) return true;
+    }
+    std::this_thread::sleep_for(1ms);
+  }
+  return false;
+}
+
 void meet(const std::string& path, int rank, int size, file_store_options options = patient) {
   file_store store(path, rank, size, std::move(options));
   check_between_ranks(store, rank, size);
@@ -109,10 +121,7 @@ TEST_CASE("fault_44 an offer of a rank 0 that was killed is not answered") {
   const temporary_folder folder;
   {
     child_process rank0([&] { file_store store(folder / "run", 0, 2, patient); });
-    const auto deadline = far();
-    while (folder.files().size() < 3 && std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(1ms);
-    }
+    REQUIRE(wait_for_offer(folder));
   }
   const auto alone = result_of([&] { file_store store(folder / "run", 1, 2, hasty); });
   CHECK(alone.kind == store_outcome::timeout);
@@ -120,6 +129,18 @@ TEST_CASE("fault_44 an offer of a rank 0 that was killed is not answered") {
   CHECK(failures_of(in_processes(2, [&](int rank) { meet(folder / "run", rank, 2); })) ==
         strings{});
   CHECK(folder.files() == strings{});
+}
+
+TEST_CASE("a rank 0 that was killed before it had made its offer leaves nothing to the next run") {
+  const temporary_folder folder;
+  process_identity ended = this_process();
+  ended.start_ticks += 1;  // whoever had this number before
+  const std::string nonce(32, '0');
+  REQUIRE(::mkdir((folder / detail::draft_name(ended, nonce)).c_str(), 0700) == 0);
+  REQUIRE(::mkdir((folder / detail::draft_name(this_process(), nonce)).c_str(), 0700) == 0);
+  meet(folder.path(), 0, 1);
+  // The one of a process that lives is not touched.
+  CHECK(folder.files() == strings{detail::draft_name(this_process(), nonce)});
 }
 
 TEST_CASE("the last rank that lives removes the files when another one was killed") {
@@ -162,11 +183,9 @@ TEST_CASE("R12 two jobs without run ids that gather at once are refused") {
   const temporary_folder folder;
   std::vector<store_result> results(3);
   // The first job waits for its rank 1 when the second job's rank 0 comes.
-  std::thread first([&] {
-    results[0] =
-        result_of([&] { file_store store(folder.path(), 0, 2, {.run_id = {}, .timeout = 2s}); });
-  });
-  while (folder.files().size() < 2) std::this_thread::sleep_for(1ms);
+  std::thread first(
+      [&] { results[0] = result_of([&] { file_store store(folder.path(), 0, 2, patient); }); });
+  CHECK(wait_for_offer(folder));
   results[1] = result_of([&] { file_store store(folder.path(), 0, 2, patient); });
   CHECK(results[1].kind == store_outcome::mismatch);
   CHECK(results[1].says("another job gathers its 2 ranks in the same directory"));

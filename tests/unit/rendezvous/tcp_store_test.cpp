@@ -240,7 +240,7 @@ TEST_CASE("R12 a latecomer does not disturb a world that is complete") {
             ranks[rank] = std::make_unique<tcp_store>(here, server.port(), rank, 2, apart());
           })) == strings{});
   for (const int size : {2, 3}) {
-    const auto late = result_of([&] { tcp_store s(here, server.port(), 1, size, apart(200ms)); });
+    const auto late = result_of([&] { tcp_store s(here, server.port(), 1, size, apart(1s)); });
     CAPTURE(late.text);
     CHECK(late.kind == store_outcome::mismatch);
   }
@@ -252,7 +252,7 @@ TEST_CASE("fault_44 R12 a rank of another job is told whose port it is") {
   tcp_server_options options;
   options.run_id = "job 17";
   tcp_store_server server(1, options);
-  tcp_store_options own = apart(200ms);
+  tcp_store_options own = apart(1s);
   own.run_id = "job 18";
   const auto other = result_of([&] { tcp_store store(here, server.port(), 0, 1, own); });
   CAPTURE(other.text);

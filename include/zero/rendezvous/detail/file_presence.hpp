@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <charconv>
 #include <cstddef>
 #include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include <zero/rendezvous/detail/posix_files.hpp>
 #include <zero/rendezvous/host.hpp>
@@ -61,11 +63,36 @@ inline bool has_living_token(const std::string& run, const std::string& machine)
   return false;
 }
 
+/// The beginning of the names of directories that processes of this machine have not filled yet.
+inline std::string draft_prefix(const std::string& machine) {
+  return "draft-" + name_for(machine) + '-';
+}
+
+/// A directory that has no token in it yet says by its name whose it is.
+inline std::string draft_name(const process_identity& process, const std::string& nonce) {
+  return draft_prefix(process.machine) + std::to_string(process.number) + '-' +
+         std::to_string(process.start_ticks) + '-' + nonce;
+}
+
+inline bool is_stale_draft(const std::string& name, const std::string& machine) {
+  const std::string prefix = draft_prefix(machine);
+  if (!name.starts_with(prefix)) return false;
+  process_identity process{machine, 0, 0};
+  const char* const end = name.data() + name.size();
+  const auto number = std::from_chars(name.data() + prefix.size(), end, process.number);
+  if (number.ec != std::errc{} || number.ptr == end || *number.ptr != '-') return false;
+  std::from_chars(number.ptr + 1, end, process.start_ticks);
+  return has_ended(process, machine);
+}
+
 /// Removes the runs below `parent` whose processes have all ended.
 inline void remove_stale_runs(const std::string& parent, const std::string& machine) {
   for (const std::string& name : names_in(parent)) {
     const std::string run = parent + '/' + name;
-    if (name.starts_with("run-") && !has_living_token(run, machine)) remove_directory(run);
+    if (is_stale_draft(name, machine) ||
+        (name.starts_with("run-") && !has_living_token(run, machine))) {
+      remove_directory(run);
+    }
   }
 }
 

@@ -154,7 +154,7 @@ class file_run {
     for (int attempt = 0; attempt < attempts; ++attempt) {
       // The parent may vanish in between: the last rank of an earlier run takes it along.
       make_own_directory(parent_);
-      const std::string draft = parent_ + "/new-" + nonce_;
+      const std::string draft = parent_ + '/' + draft_name(own_.process, nonce_);
       if (::mkdir(draft.c_str(), 0700) != 0) {
         if (errno == ENOENT) continue;
         throw_file_error("make directory", draft, errno);

@@ -131,9 +131,9 @@ inline std::unique_ptr<tcp_client> connect_rank(const tcp_rank& rank, store_dead
   using std::chrono::steady_clock;
   const auto start = steady_clock::now();
   milliseconds pause{5};
+  std::string occupied_by;  // an answer counts for more than a later try that got none
   for (;;) {
     std::string reason;
-    bool is_mismatch = false;
     // Of a host that swallows connections, or of a server that does not answer, a further try may
     // say more.
     const auto try_deadline = std::min(deadline, steady_clock::now() + std::chrono::seconds(5));
@@ -146,8 +146,7 @@ inline std::unique_ptr<tcp_client> connect_rank(const tcp_rank& rank, store_dead
       if (reply.status == tcp_status::refused) {
         throw rendezvous_mismatch_error(reply.value, {rank.place(), "", seconds_since(start)});
       }
-      is_mismatch = true;
-      reason = reply.value;
+      occupied_by = reply.value;
     } catch (const std::system_error& failed) {
       if (failed.code() == std::errc::protocol_error) {
         throw rendezvous_error(
@@ -163,7 +162,7 @@ inline std::unique_ptr<tcp_client> connect_rank(const tcp_rank& rank, store_dead
     }
     if (steady_clock::now() + pause >= deadline) {
       const rendezvous_failure where{rank.place(), "", seconds_since(start)};
-      if (is_mismatch) throw rendezvous_mismatch_error(reason, where);
+      if (!occupied_by.empty()) throw rendezvous_mismatch_error(occupied_by, where);
       throw rendezvous_timeout_error(
           "rank " + std::to_string(rank.hello.rank) + " cannot reach rank 0 there: " + reason +
               "; look for rank 0's error, and check MASTER_ADDR and MASTER_PORT",
