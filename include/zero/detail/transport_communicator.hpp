@@ -59,6 +59,8 @@ struct transport_operation {
 ///   interrupt(reason)  ends the wait in progress and all later ones, tells the peers; idempotent
 ///   leave()            says goodbye: the peers' later operations fail with "rank r left: its
 ///                      communicator was destroyed", what they have in flight is not disturbed
+///   finish(operation)  optional: the operation is done on this rank; an all-reduce or a split may
+///       have called the transport more than once for it
 ///   split(members, operation)  the transport among these ranks of this one, in this order; each
 ///       member calls it with its own list
 template <class T>
@@ -226,6 +228,9 @@ class transport_communicator {
     if (state_->failure.has_failed()) raise(operation);
     try {
       function(std::as_const(operation));
+      if constexpr (requires { state_->transport->finish(operation); }) {
+        state_->transport->finish(operation);
+      }
     } catch (const communicator_error& error) {
       state_->fail(error);
       raise(operation);

@@ -21,7 +21,10 @@ namespace zero::detail {
 /// Why a communicator failed, in a form that travels.
 struct gloo_failure {
   failure_kind kind = failure_kind::none;
-  int peer = -1;                            // the rank to blame, -1 where it is unknown
+  int peer = -1;  // the rank to blame, -1 where it is unknown
+  /// The first operation that cannot be completed. Who failed after it had completed one does not
+  /// keep its peers from completing it.
+  std::uint64_t since = 0;
   std::array<std::uint64_t, 16> missing{};  // one bit per rank that a timeout waited for
   std::string reason;
 
@@ -55,13 +58,13 @@ struct gloo_announcement {
   kind what = kind::goodbye;
   std::uint32_t failure = 0;  // failure_kind
   std::int32_t blamed = -1;
-  std::uint64_t finished = 0;  // collectives that the sender has completed
+  std::uint64_t since = 0;  // the first operation that the sender takes no part in any more
   std::array<std::uint64_t, 16> missing{};
   std::array<char, 352> reason{};
 
-  static gloo_announcement goodbye(std::uint64_t finished) noexcept {
+  static gloo_announcement goodbye(std::uint64_t since) noexcept {
     gloo_announcement message;
-    message.finished = finished;
+    message.since = since;
     return message;
   }
 
@@ -70,6 +73,7 @@ struct gloo_announcement {
     message.what = kind::failure;
     message.failure = static_cast<std::uint32_t>(failure.kind);
     message.blamed = failure.peer;
+    message.since = failure.since;
     message.missing = failure.missing;
     copy_text(message.reason, failure.reason);
     return message;
@@ -79,6 +83,7 @@ struct gloo_announcement {
     gloo_failure result;
     result.kind = static_cast<failure_kind>(failure);
     result.peer = blamed;
+    result.since = since;
     result.missing = missing;
     result.reason = reason.data();
     return result;

@@ -20,10 +20,10 @@ struct gloo_options {
   /// The network interface to use, by its exact name ("eth0"). At most one of interface and
   /// address is given; with neither, ranks of one host use loopback, others what host_name() or
   /// the first interface that is up offers.
-  std::string interface;
+  std::string interface = {};
 
   /// The own address or host name that peers connect to.
-  std::string address;
+  std::string address = {};
 
   /// A reduce-scatter moves and sums shards in pieces of this size.
   /// Units: bytes; rounded up to a multiple of 64.

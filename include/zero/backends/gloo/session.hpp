@@ -52,8 +52,12 @@ class gloo_session {
     for (int other = 0; other < size(); ++other) {
       if (other == rank()) continue;
       peer(other).lifeline = buffer(&lifeline_byte_, sizeof(lifeline_byte_));
-      peer(other).lifeline->recv(other, gloo_slots::lifeline, 0, sizeof(lifeline_byte_));
-      canary_->recv(other, gloo_slots::lifeline, 0, sizeof(lifeline_byte_));
+      try {
+        canary_->recv(other, gloo_slots::lifeline, 0, sizeof(lifeline_byte_));
+        peer(other).lifeline->recv(other, gloo_slots::lifeline, 0, sizeof(lifeline_byte_));
+      } catch (const std::exception& cause) {
+        lose(other, cause.what());  // right after it was connected
+      }
     }
     listen();
     watcher_ = std::thread([this] { watch(); });
@@ -81,17 +85,17 @@ class gloo_session {
   }
 
   /// Enters an operation. Throws: the failure, also where a peer that it needs has left.
-  void begin(const transport_operation& operation) {
-    waits_.begin(operation);
+  void enter(const transport_operation& operation) {
+    waits_.enter(operation);
     const int departed = first_departed(operation.call.sequence);
     if (departed >= 0) fail(departure_of(departed));
     if (has_failed()) throw_failure();
   }
+  void leave_operation() noexcept { waits_.leave(); }
 
-  /// Leaves an operation that has its result.
-  void end() noexcept {
-    finished_.store(*waits_.sequence() + 1);
-    waits_.end();
+  /// The operation is done on this rank.
+  void finish(std::uint64_t sequence) {
+    if (waits_.finish(sequence)) announce(gloo_announcement::of(waits_.failure()));
   }
 
   /// Leaves an operation that failed: when it returns, no message is on its way to or from the
@@ -99,7 +103,7 @@ class gloo_session {
   void abandon() noexcept {
     part(failed_patience);
     close();
-    waits_.end();
+    waits_.leave();
   }
 
   /// Waits for one message of this buffer, to or from `other`. Returns false at the deadline.
@@ -122,7 +126,19 @@ class gloo_session {
     });
   }
 
-  /// Records a failure unless there is one, ends the wait, and tells the peers. Any thread.
+  /// As post(), between operations: what goes wrong shows in the next one.
+  template <class Post>
+  void post_ahead(Post post_message) noexcept {
+    try {
+      post_message();
+    } catch (const std::exception&) {
+      // The connection is closed, and the watcher has seen why.
+    }
+  }
+
+  /// Records a failure unless there is an earlier one. If the operation in progress can be
+  /// completed in spite of it, it takes effect afterwards; otherwise it ends the wait. Then it is
+  /// passed on to the peers. Any thread.
   void fail(const gloo_failure& failure) noexcept {
     try {
       if (waits_.record(failure)) announce(gloo_announcement::of(failure));
@@ -130,10 +146,12 @@ class gloo_session {
       // No memory for the text, or no lock: the operation ends at its deadline.
     }
   }
+  /// A failure of this rank's own operation.
   void fail(failure_kind kind, int blamed, std::string_view reason) noexcept {
     gloo_failure failure;
     failure.kind = kind;
     failure.peer = blamed;
+    failure.since = waits_.next();
     try {
       failure.reason = reason;
     } catch (const std::exception&) {
@@ -156,7 +174,7 @@ class gloo_session {
   /// Says goodbye, and returns when the peers have all that this rank sent.
   void leave() noexcept {
     is_leaving_.store(true);
-    announce(gloo_announcement::goodbye(finished_.load()));
+    announce(gloo_announcement::goodbye(waits_.next()));
     part(std::min<std::chrono::nanoseconds>(timeout_, leaving_patience));
     close();
   }
@@ -171,7 +189,7 @@ class gloo_session {
     std::unique_ptr<gloo_buffer> lifeline;
     bool is_gone = false;  // its connection is closed or broken
     bool has_left = false;
-    std::uint64_t finished = 0;  // operations that it had completed then
+    std::uint64_t since = 0;  // the first operation without it
   };
 
   peer_state& peer(int other) noexcept { return peers_[static_cast<std::size_t>(other)]; }
@@ -185,19 +203,21 @@ class gloo_session {
   int first_departed(std::uint64_t sequence) noexcept {
     const std::lock_guard lock(mutex_);
     for (int other = 0; other < size(); ++other) {
-      if (peer(other).has_left && peer(other).finished <= sequence) return other;
+      if (peer(other).has_left && peer(other).since <= sequence) return other;
     }
     return -1;
   }
 
-  static gloo_failure departure_of(int other) {
+  gloo_failure departure_of(int other) const {
     return {.kind = failure_kind::aborted,
             .peer = other,
+            .since = waits_.next(),
             .reason = "rank " + std::to_string(other) + " left: its communicator was destroyed"};
   }
-  static gloo_failure loss_of(int other, const std::string& cause) {
+  gloo_failure loss_of(int other, const std::string& cause) const {
     return {.kind = failure_kind::aborted,
             .peer = other,
+            .since = waits_.next(),
             .reason = "rank " + std::to_string(other) +
                       " is gone: the connection to it broke (gloo: " + cause + ")"};
   }
@@ -288,9 +308,33 @@ class gloo_session {
         return canary_->recv(speakers, gloo_slots::announcement, 0, sizeof(incoming_));
       } catch (const std::exception&) {
         // A peer began to announce something, and then its connection broke.
-        if (!find_lost_peers()) return;
+        if (!lose_broken_among(speakers)) return;
       }
     }
+  }
+
+  /// Returns whether one of these connections is broken. A receive that is never matched, as the
+  /// lifelines are, is refused there.
+  bool lose_broken_among(const std::vector<int>& speakers) {
+    bool found = false;
+    for (const int other : speakers) {
+      try {
+        canary_->recv(other, gloo_slots::lifeline, 0, sizeof(lifeline_byte_));
+      } catch (const std::exception& cause) {
+        lose(other, cause.what());
+        found = true;
+      }
+    }
+    return found;
+  }
+
+  /// A connection broke without an announcement: the peer died, or the network did.
+  void lose(int other, const std::string& cause) {
+    {
+      const std::lock_guard lock(mutex_);
+      peer(other).is_gone = true;
+    }
+    if (!is_leaving_.load()) fail(loss_of(other, cause));
   }
 
   void take_announcement(int from) noexcept {
@@ -299,7 +343,7 @@ class gloo_session {
       const std::lock_guard lock(mutex_);
       peer(from).is_gone = true;
       peer(from).has_left = message.what == gloo_announcement::kind::goodbye;
-      peer(from).finished = message.finished;
+      peer(from).since = message.since;
     }
     try {
       listen();
@@ -307,8 +351,7 @@ class gloo_session {
         fail(message.as_failure());
       } else {
         // A peer that completed the operation in progress is not needed in it any more.
-        const auto sequence = waits_.sequence();
-        if (sequence && *sequence >= message.finished) fail(departure_of(from));
+        if (waits_.is_in_progress() && message.since <= waits_.next()) fail(departure_of(from));
       }
       context_->getPair(from)->close();
     } catch (const std::exception&) {
@@ -329,35 +372,24 @@ class gloo_session {
     return {};
   }
 
-  /// Connections that broke without an announcement: their peers died, or the network did. Returns
-  /// whether there is a new one.
-  bool find_lost_peers() noexcept {
+  void find_lost_peers() noexcept {
     // A parting rank waits on the lifelines itself, and expects connections to close.
     const std::unique_lock lifelines(lifeline_mutex_, std::try_to_lock);
-    if (!lifelines.owns_lock()) return false;
-    bool found = false;
+    if (!lifelines.owns_lock()) return;
     try {
       for (int other = 0; other < size(); ++other) {
         if (other == rank() || is_gone(other)) continue;
         const std::string cause = break_of(other);
-        if (cause.empty()) continue;
-        found = true;
-        {
-          const std::lock_guard lock(mutex_);
-          peer(other).is_gone = true;
-        }
-        if (!is_leaving_.load()) fail(loss_of(other, cause));
+        if (!cause.empty()) lose(other, cause);
       }
     } catch (const std::exception&) {
       // No memory: the next look comes in a moment.
     }
-    return found;
   }
 
   std::shared_ptr<::gloo::rendezvous::Context> context_;
   std::chrono::nanoseconds timeout_;
   gloo_waits waits_;
-  std::atomic<std::uint64_t> finished_{0};
   std::atomic<bool> is_leaving_{false};
   std::atomic<bool> has_announced_{false};
   std::atomic<bool> is_closed_{false};

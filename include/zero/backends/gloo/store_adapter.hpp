@@ -15,6 +15,24 @@
 
 namespace zero::detail {
 
+/// A store that belongs to somebody else.
+template <Store S>
+class borrowed_store {
+ public:
+  explicit borrowed_store(S& store) noexcept : store_(&store) {}
+
+  void set(std::string_view key, std::string_view bytes) { store_->set(key, bytes); }
+  std::string get(std::string_view key, store_deadline deadline) {
+    return store_->get(key, deadline);
+  }
+  bool contains(std::string_view key) { return store_->contains(key); }
+  bool remove(std::string_view key) { return store_->remove(key); }
+  std::string place() const { return store_->place(); }
+
+ private:
+  S* store_;
+};
+
 /// A store of the library as Gloo wants it.
 ///
 /// Gloo's own waits end after a fixed 30 s whatever the context's timeout says, so every wait here

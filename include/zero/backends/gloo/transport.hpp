@@ -2,11 +2,12 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <exception>
+#include <functional>
 #include <memory>
 #include <new>
 #include <span>
@@ -16,14 +17,31 @@
 #include <vector>
 
 #include <zero/backends/gloo/connect.hpp>
-#include <zero/backends/gloo/messages.hpp>
+#include <zero/backends/gloo/exchange.hpp>
 #include <zero/backends/gloo/options.hpp>
-#include <zero/backends/gloo/session.hpp>
 #include <zero/detail/transport_communicator.hpp>
 #include <zero/error.hpp>
+#include <zero/kernels/fold.hpp>
+#include <zero/range.hpp>
 #include <zero/rendezvous/store.hpp>
 
-namespace zero::detail {
+namespace zero {
+
+/// How a reduce-scatter and an all-gather travel. Both move the same number of bytes.
+enum class gloo_algorithm {
+  /// Every rank sends to every other one, and sums what it gets in rank_tree order.
+  direct,
+  /// Every rank sends to the next one only, which adds its part and passes the sum on: one
+  /// connection in use per direction. Shard r is summed from rank r + 1 on around to rank r, and
+  /// rounded to the element type at every step.
+  ring,
+};
+
+constexpr std::string_view name_of(gloo_algorithm algorithm) noexcept {
+  return algorithm == gloo_algorithm::direct ? "direct" : "ring";
+}
+
+namespace detail {
 
 /// Bytes at a multiple of 64, not initialised: pages that no message reaches are never touched.
 class gloo_scratch {
@@ -45,11 +63,8 @@ class gloo_scratch {
   std::unique_ptr<std::byte, release> data_;
 };
 
-/// Messages between this rank and its peers, by direct exchange: every rank sends to every other.
-///
-/// A lane leads to one peer. Messages of one call travel on one slot, in order, so their number is
-/// all that has to be remembered. Receives are posted first, and a message is sent only when its
-/// receive is known: Gloo writes straight from and into the memory given here.
+/// The collectives of one rank over Gloo's connections; see Transport.
+template <gloo_algorithm Algorithm>
 class gloo_transport {
  public:
   static constexpr std::string_view backend_name() noexcept { return "gloo"; }
@@ -60,10 +75,10 @@ class gloo_transport {
       : gloo_transport(std::move(store), rank, size, effective_gloo_options(options), "") {
     if (size_ == 1) return;
     if (options_.ignore_sigpipe) ignore_sigpipe_if_default();
-    gloo_setup setup(*store_, rank_, size_, deadline_in(options_.setup_timeout));
-    prefix_ = setup.meet(options_, "direct");
+    gloo_setup setup(store_, rank_, size_, deadline_in(options_.setup_timeout));
+    prefix_ = setup.meet(options_, name_of(Algorithm));
     device_ = setup.open_device(options_);
-    open(setup.connect(device_, prefix_));
+    open(setup, {});
   }
 
   int rank() const noexcept { return rank_; }
@@ -72,100 +87,93 @@ class gloo_transport {
 
   /// What this object holds besides Gloo's own state. Units: bytes.
   std::uint64_t scratch_bytes() const noexcept {
-    return scratch_.bytes() + headers_.size() * sizeof(gloo_call_header);
+    return scratch_.bytes() + (exchange_ ? exchange_->header_bytes() : 0);
   }
 
   void interrupt(std::string_view reason) noexcept {
-    if (!session_) return;
-    session_->fail(failure_kind::aborted, rank_, reason);
+    if (exchange_) exchange_->session().fail(failure_kind::aborted, rank_, reason);
   }
-
   void leave() noexcept {
-    if (session_) session_->leave();
+    if (exchange_) exchange_->session().leave();
+  }
+  void finish(const transport_operation& operation) {
+    if (exchange_) exchange_->session().finish(operation.call.sequence);
   }
 
   template <class T, class Fold>
   void reduce_scatter(const transport_operation& operation, const T* in,
                       std::uint64_t shard_elements, Fold&& fold) {
-    run(operation, [&] {
-      const std::uint64_t shard_bytes = shard_elements * sizeof(T);
-      const std::uint64_t segments = segments_of(shard_bytes);
-      send_headers(operation.call, {});
-      for (int other : peers()) {
-        lane& to = at(other);
-        to.slot = slot_of(operation);
-        to.outgoing =
-            session_->buffer(in + static_cast<std::uint64_t>(other) * shard_elements, shard_bytes);
-        to.receiving = to.landing.get();
-        to.sending = to.outgoing.get();
+    exchange_->run(operation, [&] {
+      if (exchange_->rides_along(operation, shard_elements * sizeof(T))) {
+        ride_and_reduce(operation, in, shard_elements, fold);
+      } else if constexpr (Algorithm == gloo_algorithm::ring) {
+        pass_around(operation, in, shard_elements, fold);
+      } else {
+        scatter(operation, in, shard_elements, fold);
       }
-      const auto depth = static_cast<std::uint64_t>(options_.depth);
-      for (std::uint64_t k = 0; k < std::min(depth, segments); ++k) {
-        exchange_segment(k, shard_bytes);
-      }
-      compare_headers(operation, [](int, const std::byte*) {});
-      for (std::uint64_t k = 0; k < segments; ++k) {
-        for (int other : peers()) await_receive(other);
-        const std::uint64_t first = k * options_.segment_bytes / sizeof(T);
-        const std::uint64_t count = bytes_of(k, shard_bytes) / sizeof(T);
-        const auto own = static_cast<std::uint64_t>(rank_) * shard_elements + first;
-        fold(pieces<T>(in + own, k), first, count);
-        if (k + depth < segments) exchange_segment(k + depth, shard_bytes);
-      }
-      await_sends();
+      exchange_->await_sends();
     });
   }
 
   void all_gather(const transport_operation& operation, const std::byte* in, std::byte* out,
                   std::uint64_t shard_bytes) {
-    run(operation, [&] {
-      const auto place = [&](int of) { return out + static_cast<std::uint64_t>(of) * shard_bytes; };
-      const bool rides_along = begins(operation) && shard_bytes <= gloo_call_header::payload_bytes;
-      if (rides_along) {
-        send_headers(operation.call, std::span(in, shard_bytes));
-      } else {
-        send_headers(operation.call, {});
-        for (int other : peers()) {
-          lane& to = at(other);
-          to.slot = slot_of(operation);
-          to.incoming = session_->buffer(place(other), shard_bytes);
-          to.outgoing = session_->buffer(in, shard_bytes);
-          to.receiving = to.incoming.get();
-          to.sending = to.outgoing.get();
-          post_receive(other, 0, shard_bytes);
-        }
-        for (int other : peers()) post_send(other, 0, shard_bytes);
-      }
+    const auto place = [&](int of) { return out + static_cast<std::uint64_t>(of) * shard_bytes; };
+    const auto keep_own = [&] {
       if (shard_bytes != 0 && in != place(rank_)) std::memcpy(place(rank_), in, shard_bytes);
-      compare_headers(operation, [&](int other, const std::byte* payload) {
-        if (rides_along && shard_bytes != 0) std::memcpy(place(other), payload, shard_bytes);
-      });
-      for (int other : peers()) await_receive(other);
-      await_sends();
+    };
+    exchange_->run(operation, [&] {
+      if (exchange_->rides_along(operation, shard_bytes)) {
+        exchange_->send_headers(operation, [&](int) { return std::span(in, shard_bytes); });
+        keep_own();
+        exchange_->compare_headers(operation);
+        for (const int other : exchange_->peers()) {
+          if (shard_bytes != 0) {
+            std::memcpy(place(other), exchange_->payload_from(other), shard_bytes);
+          }
+        }
+      } else if constexpr (Algorithm == gloo_algorithm::ring) {
+        keep_own();
+        gather_around(operation, out, shard_bytes);
+      } else {
+        exchange_->send_headers(operation);
+        for (const int other : exchange_->peers()) {
+          exchange_->receive_into(other, place(other), shard_bytes);
+          exchange_->send_from(other, in, shard_bytes);
+          exchange_->post_receive(other, 0, shard_bytes);
+        }
+        for (const int other : exchange_->peers()) exchange_->post_send(other, 0, shard_bytes);
+        keep_own();
+        exchange_->compare_headers(operation);
+        exchange_->await_receives();
+      }
+      exchange_->await_sends();
     });
   }
 
   void broadcast(const transport_operation& operation, std::byte* values, std::uint64_t bytes,
                  int root) {
-    run(operation, [&] {
-      send_headers(operation.call, {});
-      for (int other : peers()) {
-        if (rank_ != root && other != root) continue;
-        lane& to = at(other);
-        to.slot = slot_of(operation);
-        if (rank_ == root) {
-          to.outgoing = session_->buffer(values, bytes);
-          to.sending = to.outgoing.get();
-          post_send(other, 0, bytes);
-        } else {
-          to.incoming = session_->buffer(values, bytes);
-          to.receiving = to.incoming.get();
-          post_receive(other, 0, bytes);
+    const std::span<const std::byte> content(values, rank_ == root ? bytes : 0);
+    exchange_->run(operation, [&] {
+      if (exchange_->rides_along(operation, bytes)) {
+        exchange_->send_headers(operation, [&](int) { return content; });
+        exchange_->compare_headers(operation);
+        if (rank_ != root && bytes != 0) {
+          std::memcpy(values, exchange_->payload_from(root), bytes);
         }
+      } else {
+        exchange_->send_headers(operation);
+        if (rank_ != root) {
+          exchange_->receive_into(root, values, bytes);
+          exchange_->post_receive(root, 0, bytes);
+        }
+        for (const int other : rank_ == root ? exchange_->peers() : nobody_) {
+          exchange_->send_from(other, values, bytes);
+          exchange_->post_send(other, 0, bytes);
+        }
+        exchange_->compare_headers(operation);
+        exchange_->await_receives();
       }
-      compare_headers(operation, [](int, const std::byte*) {});
-      for (int other : peers()) await_receive(other);
-      await_sends();
+      exchange_->await_sends();
     });
   }
 
@@ -173,54 +181,30 @@ class gloo_transport {
                                         const transport_operation& operation) {
     const auto own = std::find(members.begin(), members.end(), rank_) - members.begin();
     auto part = std::unique_ptr<gloo_transport>(new gloo_transport(
-        *store_, static_cast<int>(own), static_cast<int>(members.size()), options_,
+        store_, static_cast<int>(own), static_cast<int>(members.size()), options_,
         prefix_ + "/part" + std::to_string(operation.call.sequence) + '.' +
             std::to_string(members.front())));
     if (part->size_ == 1) return part;
-    run(operation, [&] {
+    exchange_->run(operation, [&] {
       part->device_ = device_;
-      gloo_setup setup(*store_, part->rank_, part->size_, operation.deadline);
-      part->open(setup.connect(device_, part->prefix_, [&] {
-        if (session_->has_failed()) session_->throw_failure();
-      }));
+      gloo_setup setup(store_, part->rank_, part->size_, operation.deadline);
+      part->open(setup, [&] {
+        if (exchange_->session().has_failed()) exchange_->session().throw_failure();
+      });
     });
     return part;
   }
 
  private:
-  using way = gloo_way;
-
-  /// The connection to one peer during one operation.
-  struct lane {
-    std::unique_ptr<gloo_buffer> landing;   // the scratch for this peer's segments, for good
-    std::unique_ptr<gloo_buffer> incoming;  // memory of the caller, for this operation
-    std::unique_ptr<gloo_buffer> outgoing;
-    gloo_buffer* receiving = nullptr;
-    gloo_buffer* sending = nullptr;
-    std::uint64_t slot = 0;
-    std::uint64_t receives = 0;  // posted and not yet waited for
-    std::uint64_t sends = 0;
-    std::unique_ptr<gloo_buffer> header_in;  // two headers, received in turn
-    std::unique_ptr<gloo_buffer> header_out;
-    bool header_is_due = false;
-    bool header_is_sent = true;
-  };
-
   gloo_transport(any_store store, int rank, int size, const gloo_options& options,
                  std::string prefix)
       : rank_(rank),
         size_(size),
         options_(options),
-        store_(std::make_unique<any_store>(std::move(store))),
+        store_(std::move(store)),
         prefix_(std::move(prefix)),
-        scratch_(static_cast<std::uint64_t>(check_size(rank, size) - 1) *
-                 static_cast<std::uint64_t>(options.depth) * options.segment_bytes),
-        headers_(size == 1 ? 0 : 2 * static_cast<std::size_t>(size) - 1),
-        pieces_(static_cast<std::size_t>(size) * sizeof(void*)),
-        lanes_(static_cast<std::size_t>(size)) {
-    // The next rank first, so that not all ranks begin with the same peer.
-    for (int step = 1; step < size; ++step) peers_.push_back((rank + step) % size);
-  }
+        scratch_(check_size(rank, size) == 1 ? 0 : landing_places() * place_bytes()),
+        pieces_(static_cast<std::size_t>(size) * sizeof(void*)) {}
 
   static int check_size(int rank, int size) {
     if (size < 1 || rank < 0 || rank >= size) {
@@ -230,244 +214,201 @@ class gloo_transport {
     return size;
   }
 
-  void open(gloo_setup::context_pointer context) {
-    session_ = std::make_unique<gloo_session>(std::move(context), options_.timeout);
-    for (int other : peers()) {
-      lane& to = at(other);
-      to.landing =
-          session_->buffer(segment_place(other, 0),
-                           static_cast<std::uint64_t>(options_.depth) * options_.segment_bytes);
-      to.header_in = session_->buffer(header_from(other), 2 * sizeof(gloo_call_header));
-      to.header_out = session_->buffer(own_header(), sizeof(gloo_call_header));
-      for (std::uint64_t turn = 0; options_.checked_order && turn < 2; ++turn) {
-        receive_header(other, turn);
-      }
+  void open(gloo_setup& setup, std::function<void()> check) {
+    exchange_ = std::make_unique<gloo_exchange>(setup.connect(device_, prefix_, std::move(check)),
+                                                options_);
+    for (const int other : exchange_->peers()) {
+      landings_.resize(static_cast<std::size_t>(size_));
+      landings_[static_cast<std::size_t>(other)] =
+          exchange_->session().buffer(scratch_.data(), scratch_.bytes());
     }
   }
 
-  const std::vector<int>& peers() const noexcept { return peers_; }
-  lane& at(int other) noexcept { return lanes_[static_cast<std::size_t>(other)]; }
+  // Segments of a shard land in scratch until they are summed. A landing place holds `depth` of
+  // them: direct exchange has one place per peer, the ring three in turn.
 
-  /// Places of peers in tables that have none for this rank.
-  std::size_t index_of(int other) const noexcept {
-    return static_cast<std::size_t>(other < rank_ ? other : other - 1);
+  static constexpr std::uint64_t ring_places = 3;
+
+  std::uint64_t depth() const noexcept { return static_cast<std::uint64_t>(options_.depth); }
+  std::uint64_t landing_places() const noexcept {
+    return Algorithm == gloo_algorithm::ring ? ring_places : static_cast<std::uint64_t>(size_ - 1);
   }
-
-  template <class Body>
-  void run(const transport_operation& operation, Body body) {
-    try {
-      session_->begin(operation);
-      body();
-    } catch (const communicator_error& error) {
-      session_->fail(first_failure::kind_of(error), error.failure().peer, error.reason());
-      abandon();
-      throw;
-    } catch (const std::exception& error) {
-      session_->fail(failure_kind::aborted, rank_, error.what());
-      abandon();
-      throw;
-    }
-    release();
-    session_->end();
-    is_compared_ = operation.call.sequence + 1;
-  }
-
-  void abandon() noexcept {
-    session_->abandon();
-    release();
-  }
-
-  void release() noexcept {
-    for (int other : peers()) {
-      lane& to = at(other);
-      to.incoming.reset();
-      to.outgoing.reset();
-      to.receiving = to.sending = nullptr;
-    }
-  }
-
-  // Segments
-
+  std::uint64_t place_bytes() const noexcept { return depth() * options_.segment_bytes; }
   std::uint64_t segments_of(std::uint64_t bytes) const noexcept {
     return (bytes + options_.segment_bytes - 1) / options_.segment_bytes;
   }
   std::uint64_t bytes_of(std::uint64_t segment, std::uint64_t bytes) const noexcept {
     return std::min(options_.segment_bytes, bytes - segment * options_.segment_bytes);
   }
-  std::uint64_t offset_of(std::uint64_t segment) const noexcept {
-    return segment % static_cast<std::uint64_t>(options_.depth) * options_.segment_bytes;
+  std::uint64_t landing(std::uint64_t place, std::uint64_t segment) const noexcept {
+    return place * place_bytes() + segment % depth() * options_.segment_bytes;
   }
-  std::byte* segment_place(int other, std::uint64_t segment) const noexcept {
-    return scratch_.data() +
-           index_of(other) * static_cast<std::uint64_t>(options_.depth) * options_.segment_bytes +
-           offset_of(segment);
+  /// The place of a peer among those of the direct exchange.
+  std::uint64_t place_of(int other) const noexcept {
+    return static_cast<std::uint64_t>(other < rank_ ? other : other - 1);
   }
-
-  void exchange_segment(std::uint64_t segment, std::uint64_t shard_bytes) {
-    const std::uint64_t bytes = bytes_of(segment, shard_bytes);
-    for (int other : peers()) post_receive(other, offset_of(segment), bytes);
-    for (int other : peers()) post_send(other, segment * options_.segment_bytes, bytes);
+  gloo_buffer* landings_of(int other) noexcept {
+    return landings_[static_cast<std::size_t>(other)].get();
   }
 
-  /// What the ranks contribute to a segment of the own shard, in rank order.
-  template <class T>
-  std::span<const T* const> pieces(const T* own, std::uint64_t segment) noexcept {
+  /// Pieces in rank order: own of this rank, piece_from(peer) of the others.
+  template <class T, class PieceFrom>
+  std::span<const T* const> pieces(const T* own, PieceFrom piece_from) noexcept {
     const T** first = nullptr;
     for (int from = size_; from-- > 0;) {
-      const T* const piece =
-          from == rank_ ? own : reinterpret_cast<const T*>(segment_place(from, segment));
+      const T* const piece = from == rank_ ? own : reinterpret_cast<const T*>(piece_from(from));
       first = new (pieces_.data() + static_cast<std::size_t>(from) * sizeof(piece)) const T*(piece);
     }
     return {first, static_cast<std::size_t>(size_)};
   }
 
-  // Messages
-
-  std::uint64_t slot_of(const transport_operation& operation) const noexcept {
-    return gloo_slots::payload(operation.call, options_.segment_bytes);
-  }
-
-  void post_receive(int other, std::uint64_t offset, std::uint64_t bytes) {
-    lane& from = at(other);
-    session_->post(other, [&] { from.receiving->recv(other, from.slot, offset, bytes); });
-    ++from.receives;
-  }
-  void post_send(int other, std::uint64_t offset, std::uint64_t bytes) {
-    lane& to = at(other);
-    session_->post(other, [&] { to.sending->send(other, to.slot, offset, bytes); });
-    ++to.sends;
-  }
-
-  void await_receive(int other) {
-    lane& from = at(other);
-    if (from.receives == 0) return;
-    if (!session_->wait(other, *from.receiving, way::receive)) give_up(other);
-    --from.receives;
-  }
-  /// The caller may change what was sent only when Gloo has read all of it.
-  void await_sends() {
-    for (int other : peers()) {
-      lane& to = at(other);
-      for (; to.sends != 0; --to.sends) {
-        if (!session_->wait(other, *to.sending, way::send)) give_up(other);
-      }
-      if (!to.header_is_sent) {
-        if (!session_->wait(other, *to.header_out, way::send)) give_up(other);
-        to.header_is_sent = true;
-      }
-    }
-  }
-
-  // Headers: two places to receive into per peer, because a peer may be one operation ahead, and
-  // one place to send from.
-
-  gloo_call_header* header_from(int other) noexcept { return &headers_[1 + 2 * index_of(other)]; }
-  gloo_call_header* own_header() noexcept { return headers_.data(); }
-
-  /// Whether this is the first message of the operation, which a header goes ahead of.
-  bool begins(const transport_operation& operation) const noexcept {
-    return options_.checked_order && is_compared_ <= operation.call.sequence;
-  }
-
-  void receive_header(int other, std::uint64_t turn) {
-    session_->post(other, [&] {
-      at(other).header_in->recv(other, gloo_slots::header, turn % 2 * sizeof(gloo_call_header),
-                                sizeof(gloo_call_header));
-    });
-  }
-
-  void send_headers(const collective_call& call, std::span<const std::byte> payload) {
-    if (!options_.checked_order || is_compared_ > call.sequence) return;
-    for (int other : peers()) {
-      // Two are posted from the start. The next one is posted here and not where its place becomes
-      // free: by then a peer may have finished this operation and left.
-      if (headers_compared_ != 0) receive_header(other, headers_compared_ + 1);
-    }
-    own_header()->set_call(call);
-    std::copy(payload.begin(), payload.end(), own_header()->payload.begin());
-    for (int other : peers()) {
-      lane& to = at(other);
-      session_->post(other, [&] {
-        to.header_out->send(other, gloo_slots::header, 0, sizeof(gloo_call_header));
-      });
-      to.header_is_sent = false;
-      to.header_is_due = true;
-    }
-  }
-
-  /// Returns when every peer has called the same as this rank; gives each payload to use().
-  template <class Use>
-  void compare_headers(const transport_operation& operation, Use use) {
-    bool any = false;
-    for (int other : peers()) {
-      lane& from = at(other);
-      if (!from.header_is_due) continue;
-      if (!session_->wait(other, *from.header_in, way::receive)) give_up(other);
-      from.header_is_due = false;
-      any = true;
-      const gloo_call_header& header = header_from(other)[headers_compared_ % 2];
-      if (!(header.call() == operation.call)) mismatch(operation.call, other, header.call());
-      use(other, header.payload.data());
-    }
-    if (any) ++headers_compared_;
-  }
-
-  [[noreturn]] void mismatch(const collective_call& own, int other, const collective_call& theirs) {
-    const auto called = [](int who, const collective_call& call) {
-      return "rank " + std::to_string(who) + " called " + call.describe();
+  template <class T, class Fold>
+  void ride_and_reduce(const transport_operation& operation, const T* in,
+                       std::uint64_t shard_elements, Fold& fold) {
+    const auto shard_of = [&](int of) {
+      return in + static_cast<std::uint64_t>(of) * shard_elements;
     };
-    gloo_failure failure;
-    failure.kind = failure_kind::mismatch;
-    failure.peer = other;
-    failure.reason = other < rank_ ? called(other, theirs) + ", " + called(rank_, own)
-                                   : called(rank_, own) + ", " + called(other, theirs);
-    session_->fail(failure);
-    session_->throw_failure();
+    exchange_->send_headers(operation, [&](int other) {
+      return std::as_bytes(std::span(shard_of(other), shard_elements));
+    });
+    exchange_->compare_headers(operation);
+    if (shard_elements == 0) return;
+    const auto from = [&](int other) { return exchange_->payload_from(other); };
+    fold(pieces<T>(shard_of(rank_), from), 0, shard_elements);
   }
 
-  /// The deadline has passed in a wait for `awaited`: says which ranks have not come.
-  [[noreturn]] void give_up(int awaited) {
-    std::vector<int> missing;
-    const auto collect = [&](auto owes) {
-      if (!missing.empty()) return;
-      for (int other = 0; other < size_; ++other) {
-        if (other != rank_ && owes(other)) missing.push_back(other);
+  template <class T, class Fold>
+  void scatter(const transport_operation& operation, const T* in, std::uint64_t shard_elements,
+               Fold& fold) {
+    const std::uint64_t shard_bytes = shard_elements * sizeof(T);
+    const std::uint64_t segments = segments_of(shard_bytes);
+    const auto exchange_segment = [&](std::uint64_t k) {
+      const std::uint64_t bytes = bytes_of(k, shard_bytes);
+      for (const int other : exchange_->peers()) {
+        exchange_->post_receive(other, landing(place_of(other), k), bytes);
+      }
+      for (const int other : exchange_->peers()) {
+        exchange_->post_send(other, k * options_.segment_bytes, bytes);
       }
     };
-    collect([&](int other) {
-      lane& from = at(other);
-      return from.header_is_due && !session_->has_ended(other, *from.header_in, way::receive);
-    });
-    collect([&](int other) {
-      lane& from = at(other);
-      return from.receives != 0 && !session_->has_ended(other, *from.receiving, way::receive);
-    });
-    collect([&](int other) {
-      lane& to = at(other);
-      return to.sends != 0 && !session_->has_ended(other, *to.sending, way::send);
-    });
-    // It may have come in this moment; somebody has to be named.
-    if (missing.empty()) missing.push_back(awaited);
-    session_->throw_timeout(missing);
+    exchange_->send_headers(operation);
+    for (const int other : exchange_->peers()) {
+      exchange_->at(other).receives.buffer = landings_of(other);
+      exchange_->send_from(other, in + static_cast<std::uint64_t>(other) * shard_elements,
+                           shard_bytes);
+    }
+    for (std::uint64_t k = 0; k < std::min(depth(), segments); ++k) exchange_segment(k);
+    exchange_->compare_headers(operation);
+    for (std::uint64_t k = 0; k < segments; ++k) {
+      for (const int other : exchange_->peers()) exchange_->await_receive(other);
+      const std::uint64_t first = k * options_.segment_bytes / sizeof(T);
+      const T* const own = in + static_cast<std::uint64_t>(rank_) * shard_elements + first;
+      const auto from = [&](int other) { return scratch_.data() + landing(place_of(other), k); };
+      fold(pieces<T>(own, from), first, bytes_of(k, shard_bytes) / sizeof(T));
+      if (k + depth() < segments) exchange_segment(k + depth());
+    }
+  }
+
+  /// The ring works on blocks of `depth` segments. A round moves one block of one shard a step
+  /// further; size - 1 rounds finish a block. Messages are in the order of rounds on every
+  /// connection, and the receives of a round are posted before the round ahead of it is worked on.
+  template <class T, class Fold>
+  void pass_around(const transport_operation& operation, const T* in, std::uint64_t shard_elements,
+                   Fold& fold) {
+    const std::uint64_t shard_bytes = shard_elements * sizeof(T);
+    const std::uint64_t segments = segments_of(shard_bytes);
+    const auto steps = static_cast<std::uint64_t>(size_ - 1);
+    const std::uint64_t rounds = (segments + depth() - 1) / depth() * steps;
+    const int next = (rank_ + 1) % size_;
+    const int previous = (rank_ + size_ - 1) % size_;
+    const auto block_begin = [&](std::uint64_t round) { return round / steps * depth(); };
+    const auto block_end = [&](std::uint64_t round) {
+      return std::min(segments, block_begin(round) + depth());
+    };
+    std::array<std::uint64_t, ring_places> relayed{};  // sends in flight from each place
+
+    const auto prepare = [&](std::uint64_t round) {
+      const std::uint64_t place = round % ring_places;
+      exchange_->await_relays(next, std::exchange(relayed[place], 0));
+      for (std::uint64_t k = block_begin(round); k < block_end(round); ++k) {
+        const std::uint64_t bytes = bytes_of(k, shard_bytes);
+        exchange_->post_receive(previous, landing(place, k), bytes);
+        if (round % steps == 0) {
+          exchange_->post_send(next, k * options_.segment_bytes, bytes);
+        }
+      }
+    };
+
+    exchange_->send_headers(operation);
+    exchange_->at(previous).receives.buffer = landings_of(previous);
+    exchange_->at(next).relays.buffer = landings_of(next);
+    // The first step sends this rank's part of the shard of the rank before it.
+    exchange_->send_from(next, in + static_cast<std::uint64_t>(previous) * shard_elements,
+                         shard_bytes);
+    if (rounds != 0) prepare(0);
+    exchange_->compare_headers(operation);
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+      if (round + 1 < rounds) prepare(round + 1);
+      const std::uint64_t step = round % steps;
+      const int shard = (rank_ + 2 * size_ - static_cast<int>(step) - 2) % size_;
+      for (std::uint64_t k = block_begin(round); k < block_end(round); ++k) {
+        exchange_->await_receive(previous);
+        const std::uint64_t place = round % ring_places;
+        const std::uint64_t first = k * options_.segment_bytes / sizeof(T);
+        const std::uint64_t count = bytes_of(k, shard_bytes) / sizeof(T);
+        T* const sum = reinterpret_cast<T*>(scratch_.data() + landing(place, k));
+        const T* const own = in + static_cast<std::uint64_t>(shard) * shard_elements + first;
+        const std::array<const T*, 2> both{sum, own};
+        if (step + 1 == steps) {
+          fold(std::span<const T* const>(both), first, count);
+          continue;
+        }
+        kernels::fold(host_space{}, std::span<const T* const>(both), sum, count, 1.0F);
+        exchange_->post_relay(next, landing(place, k), count * sizeof(T));
+        ++relayed[place];
+      }
+    }
+  }
+
+  /// Each rank passes on what it received last, size - 1 times.
+  void gather_around(const transport_operation& operation, std::byte* out,
+                     std::uint64_t shard_bytes) {
+    const int next = (rank_ + 1) % size_;
+    const int previous = (rank_ + size_ - 1) % size_;
+    const auto offset_of = [&](int step) {
+      return static_cast<std::uint64_t>((rank_ + size_ - step) % size_) * shard_bytes;
+    };
+    const std::uint64_t all_bytes = static_cast<std::uint64_t>(size_) * shard_bytes;
+    exchange_->send_headers(operation);
+    exchange_->receive_into(previous, out, all_bytes);
+    exchange_->send_from(next, out, all_bytes);
+    for (int step = 1; step < size_; ++step) {
+      exchange_->post_receive(previous, offset_of(step), shard_bytes);
+    }
+    exchange_->post_send(next, offset_of(0), shard_bytes);
+    exchange_->compare_headers(operation);
+    for (int step = 1; step < size_; ++step) {
+      exchange_->await_receive(previous);
+      if (step + 1 < size_) exchange_->post_send(next, offset_of(step), shard_bytes);
+    }
   }
 
   int rank_;
   int size_;
   gloo_options options_;
-  std::unique_ptr<any_store> store_;
+  any_store store_;
   std::string prefix_;
   gloo_setup::device_pointer device_;
   gloo_scratch scratch_;
-  std::vector<gloo_call_header> headers_;
   std::vector<std::byte> pieces_;
-  std::vector<int> peers_;
-  std::uint64_t is_compared_ = 0;  // operations below this number were compared
-  std::uint64_t headers_compared_ = 0;
-  std::vector<lane> lanes_;
+  std::vector<int> nobody_;
+  std::vector<std::unique_ptr<gloo_buffer>> landings_;  // all of scratch, one per peer
   // Closes the connections before the buffers and the memory above go.
-  std::unique_ptr<gloo_session> session_;
+  std::unique_ptr<gloo_exchange> exchange_;
 };
 
-static_assert(Transport<gloo_transport>);
+static_assert(Transport<gloo_transport<gloo_algorithm::direct>>);
+static_assert(Transport<gloo_transport<gloo_algorithm::ring>>);
 
-}  // namespace zero::detail
+}  // namespace detail
+}  // namespace zero

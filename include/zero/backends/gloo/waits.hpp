@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -66,21 +65,38 @@ class gloo_waits {
     timer_.join();
   }
 
-  /// Enters an operation, which has to stay where it is until end().
-  void begin(const transport_operation& operation) noexcept {
+  /// Enters an operation, which has to stay where it is until leave(). It may be entered again
+  /// until it is finished.
+  void enter(const transport_operation& operation) noexcept {
     const std::lock_guard lock(mutex_);
     operation_ = &operation;
+    next_ = operation.call.sequence;
+    is_in_progress_ = true;
     expired_ = false;
+    if (is_effective(failure_)) failed_.store(true, std::memory_order_release);
   }
-  void end() noexcept {
+  void leave() noexcept {
     const std::lock_guard lock(mutex_);
     operation_ = nullptr;
   }
-  /// The number of the operation in progress.
-  std::optional<std::uint64_t> sequence() const noexcept {
+  /// The operation is done. Returns whether a failure waited for that.
+  bool finish(std::uint64_t sequence) noexcept {
     const std::lock_guard lock(mutex_);
-    if (operation_ == nullptr) return std::nullopt;
-    return operation_->call.sequence;
+    next_ = sequence + 1;
+    is_in_progress_ = false;
+    const bool was_deferred = failure_.kind != failure_kind::none && !has_failed();
+    if (was_deferred) failed_.store(true, std::memory_order_release);
+    return was_deferred;
+  }
+
+  /// The number of the operation in progress, or else of the next one.
+  std::uint64_t next() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return next_;
+  }
+  bool is_in_progress() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return is_in_progress_;
   }
 
   /// Whether the wait ended with a message. Throws: what Gloo does, when a connection broke.
@@ -117,12 +133,15 @@ class gloo_waits {
     return wait(which, way);
   }
 
-  /// Records a failure and ends the wait in progress. Returns false when there was one before.
+  /// Records a failure, unless an earlier one is recorded. Returns true when it takes effect now,
+  /// which ends the wait in progress; finish() tells otherwise.
   bool record(const gloo_failure& failure) {
     {
       const std::lock_guard lock(mutex_);
-      if (has_failed()) return false;
+      const bool is_first = failure_.kind == failure_kind::none;
+      if (has_failed() || !(is_first || failure.since < failure_.since)) return false;
       failure_ = failure;
+      if (!is_effective(failure)) return false;
       failed_.store(true, std::memory_order_release);
       interrupt_wait();
     }
@@ -130,7 +149,13 @@ class gloo_waits {
     return true;
   }
 
+  /// Whether the operation in progress, or else the next one, cannot be completed.
   bool has_failed() const noexcept { return failed_.load(std::memory_order_acquire); }
+
+  gloo_failure failure() const {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
 
   /// Whether a failure is recorded within the limit.
   bool await_failure(std::chrono::milliseconds limit) {
@@ -159,6 +184,7 @@ class gloo_waits {
     gloo_failure failure;
     failure.kind = failure_kind::timeout;
     failure.peer = missing.front();
+    failure.since = operation_->call.sequence;
     std::string names;
     for (const int other : missing) {
       failure.add_missing(other);
@@ -171,6 +197,11 @@ class gloo_waits {
   }
 
  private:
+  /// The caller holds the mutex.
+  bool is_effective(const gloo_failure& failure) const noexcept {
+    return failure.kind != failure_kind::none && (!is_in_progress_ || failure.since <= next_);
+  }
+
   bool forget_wait() noexcept {
     const std::lock_guard lock(mutex_);
     waiting_ = nullptr;
@@ -212,6 +243,8 @@ class gloo_waits {
   gloo_failure failure_;
   std::atomic<bool> failed_{false};
   const transport_operation* operation_ = nullptr;
+  std::uint64_t next_ = 0;
+  bool is_in_progress_ = false;
   gloo_buffer* waiting_ = nullptr;
   gloo_way waiting_way_ = gloo_way::receive;
   clock::time_point look_until_{};
