@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string_view>
 #include <type_traits>
 
@@ -24,7 +23,7 @@ class fixed_text {
  public:
   void assign(std::string_view text) noexcept {
     size_ = static_cast<std::uint32_t>(std::min(text.size(), Capacity));
-    std::memcpy(characters_, text.data(), size_);
+    std::copy_n(text.begin(), size_, characters_);
   }
   std::string_view view() const noexcept { return {characters_, size_}; }
 
