@@ -10,6 +10,14 @@
 #define ZERO_HOST_DEVICE
 #endif
 
+// Before a ZERO_HOST_DEVICE template that calls the functions of an Ops: some Ops are for the host
+// alone, and nvcc would warn wherever such a template is used with them.
+#if defined(__NVCC__)
+#define ZERO_ANY_OPS _Pragma("nv_exec_check_disable")
+#else
+#define ZERO_ANY_OPS
+#endif
+
 // 1 where the AVX2 and AVX-512 kernels can be compiled (they are chosen at run time, so no
 // instruction-set flag is needed); 0 where only the scalar kernels exist.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDA_ARCH__)

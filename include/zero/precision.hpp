@@ -6,6 +6,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include <zero/config.hpp>
 #include <zero/numeric/bfloat16.hpp>
 #include <zero/numeric/element_traits.hpp>
 #include <zero/numeric/float16.hpp>
@@ -40,8 +41,8 @@ using master_of = std::conditional_t<std::is_void_v<typename P::master_storage>,
 template <class P>
 concept HasStorage = requires(const typename P::parameter_type& stored,
                               const detail::master_of<P>& kept,
-                              typename P::parameter_type& parameter,
-                              detail::master_of<P>& master, typename P::compute_type value) {
+                              typename P::parameter_type& parameter, detail::master_of<P>& master,
+                              typename P::compute_type value) {
   { P::load(stored, kept) } -> std::convertible_to<typename P::compute_type>;
   P::store(value, parameter, master);
 };
@@ -93,8 +94,10 @@ struct fp32 {
   using loss_scaling = no_loss_scaling;
   static constexpr bool scales_before_rounding = false;
 
-  static constexpr float load(float parameter, no_master) noexcept { return parameter; }
-  static constexpr void store(float value, float& parameter, no_master&) noexcept {
+  static ZERO_HOST_DEVICE constexpr float load(float parameter, no_master) noexcept {
+    return parameter;
+  }
+  static ZERO_HOST_DEVICE constexpr void store(float value, float& parameter, no_master&) noexcept {
     parameter = value;
   }
 };
@@ -111,8 +114,9 @@ struct with_fp32_master {
   using compute_type = float;
   using master_storage = float;
 
-  static constexpr float load(Parameter, float master) noexcept { return master; }
-  static constexpr void store(float value, Parameter& parameter, float& master) noexcept {
+  static ZERO_HOST_DEVICE constexpr float load(Parameter, float master) noexcept { return master; }
+  static ZERO_HOST_DEVICE constexpr void store(float value, Parameter& parameter,
+                                               float& master) noexcept {
     master = value;
     parameter = Parameter{value};
   }
@@ -157,11 +161,12 @@ struct bf16_remainder {
   using loss_scaling = no_loss_scaling;
   static constexpr bool scales_before_rounding = false;
 
-  static constexpr float load(bfloat16 parameter, std::uint16_t remainder) noexcept {
+  static ZERO_HOST_DEVICE constexpr float load(bfloat16 parameter,
+                                               std::uint16_t remainder) noexcept {
     return join_float(parameter, remainder);
   }
-  static constexpr void store(float value, bfloat16& parameter,
-                              std::uint16_t& remainder) noexcept {
+  static ZERO_HOST_DEVICE constexpr void store(float value, bfloat16& parameter,
+                                               std::uint16_t& remainder) noexcept {
     const split_float parts = split_ties_away(value);
     parameter = parts.high;
     remainder = parts.low;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
+#include <zero/config.hpp>
 #include <zero/numeric/bfloat16.hpp>
+#include <zero/numeric/bit_cast.hpp>
 
 namespace zero {
 
@@ -20,19 +21,18 @@ struct split_float {
 /// the top bit of the lower half is set: `join_float` sees that bit and takes the one back. This
 /// holds for every pattern of a number, also where the rounding overflows to infinity. Every NaN
 /// becomes the canonical one, 0x7FC00000, because a payload could be rounded into a number.
-constexpr split_float split_ties_away(float value) noexcept {
-  std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7FFFFFFFU) > 0x7F800000U)
-    bits = 0x7FC00000U;
+ZERO_HOST_DEVICE constexpr split_float split_ties_away(float value) noexcept {
+  std::uint32_t bits = detail::bit_cast<std::uint32_t>(value);
+  if ((bits & 0x7FFFFFFFU) > 0x7F800000U) bits = 0x7FC00000U;
   const auto high = static_cast<std::uint16_t>((bits + 0x8000U) >> 16U);
   return {bfloat16::from_bits(high), static_cast<std::uint16_t>(bits & 0xFFFFU)};
 }
 
 /// The exact inverse of `split_ties_away`.
-constexpr float join_float(bfloat16 high, std::uint16_t low) noexcept {
+ZERO_HOST_DEVICE constexpr float join_float(bfloat16 high, std::uint16_t low) noexcept {
   const std::uint32_t joined = (static_cast<std::uint32_t>(high.bits()) << 16U) | low;
   const std::uint32_t carry = (low & 0x8000U) << 1U;
-  return std::bit_cast<float>(joined - carry);
+  return detail::bit_cast<float>(joined - carry);
 }
 
 }  // namespace zero

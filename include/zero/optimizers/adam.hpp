@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include <zero/config.hpp>
+#include <zero/numeric/scalar_ops.hpp>
 #include <zero/optimizers/adam_moments.hpp>
 
 namespace zero {
@@ -24,15 +26,27 @@ struct adam {
   /// Throws: usage_error for step 0, betas outside [0, 1), eps that is 0 in fp32.
   std::array<double, scalar_count> prepare(std::uint64_t step,
                                            const update_arguments& arguments) const {
-    auto scalars = detail::prepare_adam(beta1, beta2, eps, step, arguments, arguments.weight_decay);
-    scalars[detail::adam_scalars::step_size] *= -1.0;
+    detail::require_adam(beta1, beta2, eps, step, arguments);
+    std::array<double, scalar_count> scalars{};
+    step_scalars<scalar_ops<double>>(step, arguments, scalars.data());
     return scalars;
   }
 
-  template <class Ops, class V>
-  [[gnu::always_inline]] static constexpr void update(V& parameter, std::array<V, 2>& moments,
-                                                      const V& gradient,
-                                                      const std::array<V, scalar_count>& scalars) {
+  /// The values of prepare() without its checks, in double; device code can call it.
+  ZERO_ANY_OPS template <class Ops>
+  ZERO_HOST_DEVICE void step_scalars(std::uint64_t step, const update_arguments& arguments,
+                                     double* scalars) const {
+    using index = detail::adam_scalars;
+    detail::write_adam_scalars<Ops>(beta1, beta2, eps, step, arguments.lr, scalars);
+    scalars[index::step_size] = Ops::negate(scalars[index::step_size]);
+    scalars[index::decay] = arguments.weight_decay;
+  }
+
+  ZERO_ANY_OPS template <class Ops, class V, class Moments, class Scalars>
+  [[gnu::always_inline]] ZERO_HOST_DEVICE static constexpr void update(V& parameter,
+                                                                       Moments& moments,
+                                                                       const V& gradient,
+                                                                       const Scalars& scalars) {
     using index = detail::adam_scalars;
     const V decayed = Ops::fma(scalars[index::decay], parameter, gradient);
     const V direction = detail::adam_direction<Ops>(moments, decayed, scalars);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
+#include <zero/config.hpp>
 #include <zero/optimizers/arguments.hpp>
 
 namespace zero::detail {
@@ -21,20 +20,25 @@ struct adam_scalars {
   static constexpr std::size_t count = 6;
 };
 
-inline std::array<double, adam_scalars::count> prepare_adam(double beta1, double beta2, double eps,
-                                                            std::uint64_t step,
-                                                            const update_arguments& arguments,
-                                                            double decay) {
+/// Throws: usage_error for step 0, betas outside [0, 1), eps that is 0 in fp32.
+inline void require_adam(double beta1, double beta2, double eps, std::uint64_t step,
+                         const update_arguments& arguments) {
   require_step(step, arguments);
   require_decay_rate("beta1", beta1);
   require_decay_rate("beta2", beta2);
   require_epsilon(eps);
-  return {1.0 - beta1,
-          1.0 - beta2,
-          1.0 / std::sqrt(bias_correction(beta2, step)),
-          eps,
-          arguments.lr / bias_correction(beta1, step),
-          decay};
+}
+
+/// All scalars but the decay, which adam and adamw use in different ways.
+ZERO_ANY_OPS template <class Ops>
+ZERO_HOST_DEVICE void write_adam_scalars(double beta1, double beta2, double eps, std::uint64_t step,
+                                         double lr, double* scalars) {
+  const double root = Ops::sqrt(bias_correction<Ops>(beta2, step));
+  scalars[adam_scalars::one_minus_beta1] = Ops::sub(1.0, beta1);
+  scalars[adam_scalars::one_minus_beta2] = Ops::sub(1.0, beta2);
+  scalars[adam_scalars::inverse_root_correction] = Ops::div(1.0, root);
+  scalars[adam_scalars::eps] = eps;
+  scalars[adam_scalars::step_size] = Ops::div(lr, bias_correction<Ops>(beta1, step));
 }
 
 /// Advances both moments and returns m / (sqrt(v) / sqrt(correction) + eps).
@@ -42,10 +46,10 @@ inline std::array<double, adam_scalars::count> prepare_adam(double beta1, double
 /// Moments move by interpolation, m += (1 - beta1) (g - m): rounding beta and 1 - beta separately
 /// would bias them, for v by 1e-5. v cannot become negative: g*g - v >= -v also after rounding,
 /// and v + (1 - beta2) d >= v - (1 - beta2) v >= 0 is rounded once.
-template <class Ops, class V>
-[[gnu::always_inline]] constexpr V adam_direction(
-    std::array<V, 2>& moments, const V& gradient,
-    const std::array<V, adam_scalars::count>& scalars) {
+ZERO_ANY_OPS template <class Ops, class V, class Moments, class Scalars>
+[[gnu::always_inline]] ZERO_HOST_DEVICE constexpr V adam_direction(Moments& moments,
+                                                                   const V& gradient,
+                                                                   const Scalars& scalars) {
   V& m = moments[0];
   V& v = moments[1];
   m = Ops::fma(scalars[adam_scalars::one_minus_beta1], Ops::sub(gradient, m), m);

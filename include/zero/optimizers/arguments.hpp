@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include <zero/config.hpp>
 #include <zero/error.hpp>
 #include <zero/numeric/scalar_ops.hpp>
 
@@ -20,8 +21,7 @@ struct update_arguments {
 namespace detail {
 
 inline void require_step(std::uint64_t step, const update_arguments& arguments) {
-  if (step == 0)
-    throw usage_error("optimizer: steps count from 1, got step 0");
+  if (step == 0) throw usage_error("optimizer: steps count from 1, got step 0");
   if (!std::isfinite(arguments.lr)) {
     throw usage_error("optimizer: lr must be finite, got " + std::to_string(arguments.lr));
   }
@@ -48,14 +48,14 @@ inline void require_epsilon(double value) {
 
 /// 1 - beta^step, by squaring: products and one difference give the same bits everywhere, std::pow
 /// may not (compilers evaluate it with another library than the one that runs).
-inline double bias_correction(double beta, std::uint64_t step) {
+ZERO_ANY_OPS template <class Ops>
+ZERO_HOST_DEVICE double bias_correction(double beta, std::uint64_t step) {
   double power = 1.0;
   for (; step > 0; step /= 2) {
-    if (step % 2 == 1)
-      power = opaque(power * beta);
-    beta = opaque(beta * beta);
+    if (step % 2 == 1) power = Ops::mul(power, beta);
+    beta = Ops::mul(beta, beta);
   }
-  return 1.0 - power;
+  return Ops::sub(1.0, power);
 }
 
 }  // namespace detail

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include <zero/config.hpp>
+#include <zero/numeric/scalar_ops.hpp>
 #include <zero/optimizers/arguments.hpp>
 
 namespace zero {
@@ -26,13 +28,26 @@ struct lion {
     detail::require_step(step, arguments);
     detail::require_decay_rate("beta1", beta1);
     detail::require_decay_rate("beta2", beta2);
-    return {1.0 - beta1, 1.0 - beta2, arguments.lr, arguments.lr * arguments.weight_decay};
+    std::array<double, scalar_count> scalars{};
+    step_scalars<scalar_ops<double>>(step, arguments, scalars.data());
+    return scalars;
   }
 
-  template <class Ops, class V>
-  [[gnu::always_inline]] static constexpr void update(V& parameter, std::array<V, 1>& moments,
-                                                      const V& gradient,
-                                                      const std::array<V, scalar_count>& scalars) {
+  /// The values of prepare() without its checks, in double; device code can call it.
+  ZERO_ANY_OPS template <class Ops>
+  ZERO_HOST_DEVICE void step_scalars(std::uint64_t /*step*/, const update_arguments& arguments,
+                                     double* scalars) const {
+    scalars[0] = Ops::sub(1.0, beta1);
+    scalars[1] = Ops::sub(1.0, beta2);
+    scalars[2] = arguments.lr;
+    scalars[3] = Ops::mul(arguments.lr, arguments.weight_decay);
+  }
+
+  ZERO_ANY_OPS template <class Ops, class V, class Moments, class Scalars>
+  [[gnu::always_inline]] ZERO_HOST_DEVICE static constexpr void update(V& parameter,
+                                                                       Moments& moments,
+                                                                       const V& gradient,
+                                                                       const Scalars& scalars) {
     V& m = moments[0];
     const V difference = Ops::sub(gradient, m);
     const V direction = Ops::sign(Ops::fma(scalars[0], difference, m));

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include <zero/config.hpp>
+#include <zero/numeric/scalar_ops.hpp>
 #include <zero/optimizers/arguments.hpp>
 
 namespace zero {
@@ -24,13 +26,25 @@ struct sgd {
                                            const update_arguments& arguments) const {
     detail::require_step(step, arguments);
     detail::require_decay_rate("momentum", momentum);
-    return {momentum, arguments.weight_decay, -arguments.lr};
+    std::array<double, scalar_count> scalars{};
+    step_scalars<scalar_ops<double>>(step, arguments, scalars.data());
+    return scalars;
   }
 
-  template <class Ops, class V>
-  [[gnu::always_inline]] static constexpr void update(V& parameter, std::array<V, 1>& moments,
-                                                      const V& gradient,
-                                                      const std::array<V, scalar_count>& scalars) {
+  /// The values of prepare() without its checks, in double; device code can call it.
+  ZERO_ANY_OPS template <class Ops>
+  ZERO_HOST_DEVICE void step_scalars(std::uint64_t /*step*/, const update_arguments& arguments,
+                                     double* scalars) const {
+    scalars[0] = momentum;
+    scalars[1] = arguments.weight_decay;
+    scalars[2] = Ops::negate(arguments.lr);
+  }
+
+  ZERO_ANY_OPS template <class Ops, class V, class Moments, class Scalars>
+  [[gnu::always_inline]] ZERO_HOST_DEVICE static constexpr void update(V& parameter,
+                                                                       Moments& moments,
+                                                                       const V& gradient,
+                                                                       const Scalars& scalars) {
     const V decayed = Ops::fma(scalars[1], parameter, gradient);
     moments[0] = Ops::fma(scalars[0], moments[0], decayed);
     parameter = Ops::fma(scalars[2], moments[0], parameter);
