@@ -26,8 +26,10 @@ struct shm_options {
   /// How long the constructor waits for all ranks.
   std::chrono::nanoseconds setup_timeout = std::chrono::seconds(120);
   /// What a rank copies at a time where ranges lie in private memory; equal on all ranks. A rank
-  /// holds two chunks in shared memory. Rounded up to cache lines.
-  std::uint64_t chunk_bytes = std::uint64_t{256} << 10U;
+  /// holds two chunks in shared memory. Rounded up to cache lines. With 1 MiB of second-level cache
+  /// per core, 256 KiB took a third more CPU time in an all-gather of 64 MB over 2 ranks, and
+  /// 2 MiB a quarter more in a reduce-scatter over 4.
+  std::uint64_t chunk_bytes = std::uint64_t{1} << 20U;
 };
 
 /// One rank of a world whose ranks are processes of one host (or threads, each with its own).
