@@ -5,7 +5,13 @@ find_package(Threads REQUIRED)
 
 file(GLOB_RECURSE zero_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/zero/*.hpp")
 # A header that needs a third party belongs to a target of its own, made where that party is found.
-list(FILTER zero_headers EXCLUDE REGEX "/zero/(backends/(gloo|mpi|nccl|cuda_threads)(/.*)?|kernels/cuda/.*|adapters/(thrust|libtorch))\\.hpp$")
+set(zero_third_party_headers
+  "backends/(gloo|mpi|nccl|cuda_threads)(/.*)?"
+  "rendezvous/(tcp_store|tcp_store_server|open_store|detail/tcp_[a-z]+)"
+  "kernels/cuda/.*"
+  "adapters/(thrust|libtorch)")
+list(JOIN zero_third_party_headers "|" zero_third_party_headers)
+list(FILTER zero_headers EXCLUDE REGEX "/zero/(${zero_third_party_headers})\\.hpp$")
 
 add_library(zero INTERFACE)
 add_library(zero::zero ALIAS zero)

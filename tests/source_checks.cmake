@@ -13,16 +13,28 @@ add_test(NAME source.layering_detects
 zero_set_test_properties(source.layering_detects LABELS static)
 
 # Each header alone, and all of them together in two translation units.
-get_target_property(header_files zero HEADER_SET)
+# Those of a third party are checked where it was found, with its include folders.
 set(header_names)
-foreach(header IN LISTS header_files)
-  cmake_path(RELATIVE_PATH header BASE_DIRECTORY "${include_dir}")
-  list(APPEND header_names "${header}")
-  string(REPLACE "/" "." name "headers.${header}")
-  add_test(NAME "${name}"
-    COMMAND "${ZERO_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/headers/alone.py"
-      "${CMAKE_CXX_COMPILER}" "${include_dir}" "${header}")
-  zero_set_test_properties("${name}" LABELS static)
+foreach(target IN ITEMS zero zero_rendezvous zero_gloo zero_mpi)
+  if(NOT TARGET ${target})
+    continue()
+  endif()
+  get_target_property(header_files ${target} HEADER_SET)
+  set(third_party_dirs)
+  if(target STREQUAL "zero_mpi")
+    set(third_party_dirs ${MPI_CXX_INCLUDE_DIRS})
+  endif()
+  foreach(header IN LISTS header_files)
+    cmake_path(RELATIVE_PATH header BASE_DIRECTORY "${include_dir}")
+    if(target STREQUAL "zero")
+      list(APPEND header_names "${header}")
+    endif()
+    string(REPLACE "/" "." name "headers.${header}")
+    add_test(NAME "${name}"
+      COMMAND "${ZERO_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/headers/alone.py"
+        "${CMAKE_CXX_COMPILER}" "${include_dir}" "${header}" ${third_party_dirs})
+    zero_set_test_properties("${name}" LABELS static)
+  endforeach()
 endforeach()
 add_test(NAME headers.together
   COMMAND "${ZERO_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/headers/together.py"

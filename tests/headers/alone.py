@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""alone.py COMPILER INCLUDE_DIR HEADER: HEADER compiles by itself, twice, within its budget."""
+"""alone.py COMPILER INCLUDE_DIR HEADER [DIR...]: HEADER compiles by itself, twice, within its budget.
+
+The further folders hold headers of a third party.
+"""
 import os
 import re
 import subprocess
@@ -26,9 +29,11 @@ def weight(preprocessed):
     return lines
 
 
-def main(compiler, include_dir, header):
+def main(compiler, include_dir, header, *third_party_dirs):
     text = f"#include <{header}>\n#include <{header}>\n"
     base = [compiler, "-std=c++20", "-Wall", "-Wextra", "-Werror", "-I", include_dir, "-x", "c++"]
+    for folder in third_party_dirs:
+        base += ["-isystem", folder]
 
     check = subprocess.run([*base, "-fsyntax-only", "-"], input=text, encoding="utf-8")
     if check.returncode != 0:
