@@ -93,6 +93,7 @@ def may_include(header, name):
             return name in ("zero/partition.hpp", "zero/kernels/cast.hpp")
         is_decorator = stem_of(header) in DECORATORS
         return not is_decorator and name in ("zero/kernels/fold.hpp", "zero/rendezvous/host.hpp",
+                                             "zero/rendezvous/interfaces.hpp",
                                              "zero/rendezvous/store.hpp")
     if layer == "L4":
         return re.fullmatch(r"zero/kernels/[a-z_0-9]+\.hpp", name) is not None

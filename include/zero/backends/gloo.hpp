@@ -49,7 +49,8 @@ class basic_gloo_communicator
   /// Collective: all ranks, in the same order where several communicators use one store.
   /// Throws: usage_error for a wrong rank or option; timeout_error that names the ranks that did
   /// not come before setup_timeout; mismatch_error where sizes, options or versions differ;
-  /// communicator_error that carries Gloo's text when there is no such interface or no connection.
+  /// rendezvous_error where there is no such interface, or hosts would be given loopback addresses;
+  /// communicator_error with Gloo's text where ranks cannot be connected.
   template <Store S>
   basic_gloo_communicator(S& store, int rank, int size, const gloo_options& options = {})
       : base(std::make_unique<detail::gloo_transport<Algorithm>>(shared(store), rank, size,

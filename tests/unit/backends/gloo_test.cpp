@@ -134,8 +134,22 @@ TEST_CASE("an interface that does not exist is named") {
       gloo_outcomes(2, {.setup_timeout = 5s, .interface = "nonesuch0"}, all_reduce_once);
   for (const rank_error& error : errors) {
     INFO(error.text);
-    CHECK(error.kind == outcome::communicator);
+    CHECK(error.kind == outcome::error);
     CHECK(error.says("nonesuch0"));
+    CHECK(error.says("lo 127.0.0.1"));
+  }
+}
+
+TEST_CASE("ranks connect through the interface or the address that was chosen") {
+  check_all_returned(gloo_outcomes(2, {.interface = "lo"}, all_reduce_once));
+  check_all_returned(gloo_outcomes(2, {.interface = "^eth,docker"}, all_reduce_once));
+  check_all_returned(gloo_outcomes(2, {.address = "localhost"}, all_reduce_once));
+  const auto errors = gloo_outcomes(2, {.setup_timeout = 5s, .address = "192.0.2.1"},
+                                    all_reduce_once);  // of nobody, by RFC 5737
+  for (const rank_error& error : errors) {
+    INFO(error.text);
+    CHECK(error.kind == outcome::communicator);
+    CHECK(error.says("192.0.2.1"));
     CHECK(error.where.operation == "connect");
   }
 }

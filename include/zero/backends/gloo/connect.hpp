@@ -19,7 +19,7 @@
 #include <zero/backends/gloo/options.hpp>
 #include <zero/backends/gloo/store_adapter.hpp>
 #include <zero/error.hpp>
-#include <zero/rendezvous/host.hpp>
+#include <zero/rendezvous/interfaces.hpp>
 #include <zero/rendezvous/store.hpp>
 #include <zero/version.hpp>
 
@@ -39,34 +39,32 @@ class gloo_setup {
   /// what has to be equal. Collective: all ranks. Returns the prefix.
   /// Throws: timeout_error that names the ranks that did not come, mismatch_error.
   std::string meet(const gloo_options& options, std::string_view algorithm) {
+    // Before this rank is there: if it has no address, the others name it as missing.
+    address_ = options.address;
+    if (address_.empty()) {
+      address_ = choose_interface(network_interfaces(), options.interface).address;
+    }
     const std::string prefix = "gloo/" + std::to_string(next_generation());
     const std::string config = describe(options, algorithm);
-    const std::string own_host = host_id();
-    store_.set(arrival(prefix, rank_), config + '\n' + own_host);
+    store_.set(arrival(prefix, rank_), config);
     for (int peer = 0; peer < size_; ++peer) {
       const std::string theirs = value_of(prefix, peer);
-      const auto end = theirs.find('\n');
-      if (theirs.substr(0, end) != config) {
+      if (theirs != config) {
         fail<mismatch_error>("rank " + std::to_string(rank_) + " has " + config + ", rank " +
-                                 std::to_string(peer) + " has " + theirs.substr(0, end),
+                                 std::to_string(peer) + " has " + theirs,
                              peer);
       }
-      if (theirs.substr(end + 1) != own_host) spans_hosts_ = true;
     }
+    use_loopback_on_one_host(options, prefix);
     return prefix;
   }
 
   /// The network device of this process, with a thread of its own: made after any fork.
-  device_pointer open_device(const gloo_options& options) {
+  device_pointer open_device() {
     ::gloo::transport::tcp::attr attributes;
-    attributes.iface = options.interface;
-    attributes.hostname = options.address;
-    if (options.interface.empty() && options.address.empty()) {
-      attributes.hostname = default_address();
-    }
+    attributes.hostname = address_;
     device_pointer device;
-    translate("no network device for interface '" + options.interface + "', address '" +
-                  attributes.hostname + "'",
+    translate("no network device for the address '" + address_ + "'",
               [&] { device = ::gloo::transport::tcp::CreateDevice(attributes); });
     return device;
   }
@@ -84,8 +82,6 @@ class gloo_setup {
     translate("the ranks could not be connected", [&] { mesh(*context, store, device); });
     return context;
   }
-
-  bool spans_hosts() const noexcept { return spans_hosts_; }
 
   /// Gloo took its store by reference until 2025-04, and takes a shared pointer since.
   template <class Context, class StorePointer, class DevicePointer>
@@ -143,12 +139,17 @@ class gloo_setup {
     }
   }
 
-  std::string default_address() {
-    if (!spans_hosts_) return "127.0.0.1";
-    fail<communicator_error>(
-        "the ranks are on several hosts, so loopback does not connect them: set "
-        "gloo_options::interface or gloo_options::address",
-        -1);
+  /// Hosts refuse what their firewalls and routes do not expect; loopback always works. Throws
+  /// where a rank would be reached at loopback from another host.
+  void use_loopback_on_one_host(const gloo_options& options, const std::string& prefix) {
+    prefixed_store<any_store> meeting(store_, prefix);
+    const auto places = exchange_places(meeting, rank_, size_, address_, deadline_);
+    const bool is_one_host = std::all_of(places.begin(), places.end(), [&](const auto& place) {
+      return place.host == places.front().host;
+    });
+    if (is_one_host && options.interface.empty() && options.address.empty()) {
+      address_ = "127.0.0.1";
+    }
   }
 
   double elapsed_seconds() const {
@@ -184,7 +185,7 @@ class gloo_setup {
   int size_;
   clock::time_point start_ = clock::now();
   store_deadline deadline_;
-  bool spans_hosts_ = false;
+  std::string address_;  // that peers connect to
 };
 
 /// A program that does nothing about SIGPIPE is ended by its first write to a peer that has died.

@@ -17,12 +17,13 @@ struct gloo_options {
   /// How long the constructor waits until all ranks have come and are connected.
   std::chrono::nanoseconds setup_timeout = std::chrono::seconds(120);
 
-  /// The network interface to use, by its exact name ("eth0"). At most one of interface and
-  /// address is given; with neither, ranks of one host use loopback, others what host_name() or
-  /// the first interface that is up offers.
+  /// The network interface that peers reach this rank at: names in order of preference
+  /// ("eth0,eth1"), what not to take ("^lo,docker"), or an address of this host; see
+  /// choose_interface. Empty: loopback where all ranks run on one host, elsewhere the first
+  /// interface that other hosts are likely to reach.
   std::string interface = {};
 
-  /// The own address or host name that peers connect to.
+  /// Instead of an interface: the own host name or address that peers connect to.
   std::string address = {};
 
   /// A reduce-scatter moves and sums shards in pieces of this size.

@@ -77,7 +77,7 @@ class gloo_transport {
     if (options_.ignore_sigpipe) ignore_sigpipe_if_default();
     gloo_setup setup(store_, rank_, size_, deadline_in(options_.setup_timeout));
     prefix_ = setup.meet(options_, name_of(Algorithm));
-    device_ = setup.open_device(options_);
+    device_ = setup.open_device();
     open(setup, {});
   }
 
