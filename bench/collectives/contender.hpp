@@ -51,14 +51,21 @@ enum class contender_id : std::uint32_t {
   threads,
   shm_private,
   shm_shared,
-  gloo_depth_2,
-  gloo_depth_4,
+  gloo_2_of_1_mebibyte,
+  gloo_4_of_1_mebibyte,
+  gloo_2_of_2_mebibytes,
+  gloo_4_of_2_mebibytes,
   gloo_unchecked,
   gloo_own,
   sockets,
   mpi,
   mpi_own,
 };
+
+/// Gloo's direct exchange with as many segments of such a size on their way from each peer.
+inline constexpr std::array gloo_segmentations{
+    contender_id::gloo_2_of_1_mebibyte, contender_id::gloo_4_of_1_mebibyte,
+    contender_id::gloo_2_of_2_mebibytes, contender_id::gloo_4_of_2_mebibytes};
 
 /// What the program knows about a contender without running it.
 struct contender_facts {
@@ -71,7 +78,7 @@ struct contender_facts {
   std::string_view name(operation what) const { return names[static_cast<std::size_t>(what)]; }
 };
 
-inline constexpr std::size_t contender_count = 11;
+inline constexpr std::size_t contender_count = 13;
 /// In the order of contender_id, which is the order of the tables.
 const std::array<contender_facts, contender_count>& all_contenders();
 const contender_facts& facts_of(contender_id id);

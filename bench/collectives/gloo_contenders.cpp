@@ -97,17 +97,21 @@ std::shared_ptr<gloo::Context> connect(rank_place place, const zero::any_store& 
 void add_gloo_contenders(contender_map& to, rank_place place, rank_memory memory,
                          zero::any_store store) {
   using gloo_contender = communicator_contender<zero::gloo_communicator>;
-  const auto add = [&](contender_id id, int depth, bool checked_order) {
+  const auto add = [&](contender_id id, int depth, std::uint64_t segment_mebibytes,
+                       bool checked_order = true) {
     zero::gloo_options options;
     options.timeout = timeout;
     options.depth = depth;
+    options.segment_bytes = segment_mebibytes << 20U;
     options.checked_order = checked_order;
     to.emplace(id, std::make_unique<gloo_contender>(
                        zero::gloo_communicator(store, place.rank, place.size, options), memory));
   };
-  add(contender_id::gloo_depth_2, 2, true);
-  add(contender_id::gloo_depth_4, 4, true);
-  add(contender_id::gloo_unchecked, 4, false);
+  add(contender_id::gloo_2_of_1_mebibyte, 2, 1);
+  add(contender_id::gloo_4_of_1_mebibyte, 4, 1);
+  add(contender_id::gloo_2_of_2_mebibytes, 2, 2);
+  add(contender_id::gloo_4_of_2_mebibytes, 4, 2);
+  add(contender_id::gloo_unchecked, 4, 1, false);
   to.emplace(contender_id::gloo_own,
              std::make_unique<gloo_own_contender>(place, memory, connect(place, store)));
 }

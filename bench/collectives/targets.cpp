@@ -39,10 +39,13 @@ target cpu(const comparison& compared, const series& measured, const series& bas
 }  // namespace
 
 const series* fastest_gloo(const comparison& compared) {
-  const series* const two = compared.find(contender_id::gloo_depth_2);
-  const series* const four = compared.find(contender_id::gloo_depth_4);
-  if (two == nullptr || four == nullptr) return two != nullptr ? two : four;
-  return median_ratio(two->seconds(), four->seconds()) <= 1 ? two : four;
+  const series* fastest = nullptr;
+  for (const contender_id id : gloo_segmentations) {
+    const series* const next = compared.find(id);
+    if (next == nullptr) continue;
+    if (fastest == nullptr || median_ratio(next->seconds(), fastest->seconds()) < 1) fastest = next;
+  }
+  return fastest;
 }
 
 std::vector<target> targets_of(const comparison& compared) {

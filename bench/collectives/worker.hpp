@@ -76,7 +76,7 @@ struct mpi_greeting {
 
 // Contenders that need a library of their own.
 
-/// One raw Gloo context and three of the library's communicators per rank.
+/// One raw Gloo context per rank, and a communicator of the library for each set of options.
 void add_gloo_contenders(contender_map& to, rank_place place, rank_memory memory,
                          zero::any_store store);
 
