@@ -7,6 +7,7 @@
 
 #include <zero/kernels/cpu/dispatch.hpp>
 #include <zero/kernels/cpu/lane_io.hpp>
+#include <zero/kernels/stream.hpp>
 #include <zero/range.hpp>
 
 namespace zero::kernels {
@@ -103,5 +104,20 @@ void fill_zero(host_space, T* values, std::uint64_t count) {
   if (count > 0)
     std::memset(values, 0, static_cast<std::size_t>(count) * sizeof(T));
 }
+
+// The same on a device, bit for bit. Compiled by nvcc with kernels/cuda/cast.cuh;
+// kernels::instantiate brings them for the element types of a policy.
+
+/// Stream: ordered, does not synchronise. Throws: cuda_error when the launch fails.
+template <class A, class B>
+void convert(cuda_space, const A* input, B* output, std::uint64_t count, cuda_stream stream);
+
+/// Stream: ordered, does not synchronise. Throws: cuda_error when the launch fails.
+template <class G, class A>
+void accumulate(cuda_space, const G* input, A* sums, std::uint64_t count, cuda_stream stream);
+
+/// Stream: ordered, does not synchronise. Throws: cuda_error when it cannot be enqueued.
+template <class T>
+void fill_zero(cuda_space, T* values, std::uint64_t count, cuda_stream stream);
 
 }  // namespace zero::kernels

@@ -12,6 +12,7 @@
 #include <zero/error.hpp>
 #include <zero/kernels/cpu/dispatch.hpp>
 #include <zero/kernels/cpu/lane_io.hpp>
+#include <zero/kernels/stream.hpp>
 #include <zero/numeric/element_traits.hpp>
 #include <zero/range.hpp>
 
@@ -201,5 +202,17 @@ void fold(host_space, std::span<const T* const> inputs, U* output, std::uint64_t
     kernel.template run<scalar_ops<compute_type>>();
   }
 }
+
+/// The most inputs that one launch folds on a device: their addresses travel as kernel arguments.
+inline constexpr std::size_t max_device_fold_inputs = 64;
+
+/// The same on a device, bit for bit; `inputs` itself is host memory, and free when this returns.
+///
+/// Compiled by nvcc with kernels/cuda/fold.cuh; kernels::instantiate brings it for the element
+/// types of a policy. Stream: ordered, does not synchronise. Throws: usage_error for no or too many
+/// inputs, cuda_error when the launch fails.
+template <class T, class U>
+void fold(cuda_space, std::span<const T* const> inputs, U* output, std::uint64_t count, float scale,
+          cuda_stream stream);
 
 }  // namespace zero::kernels

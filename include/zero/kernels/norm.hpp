@@ -8,6 +8,7 @@
 
 #include <zero/kernels/cpu/dispatch.hpp>
 #include <zero/kernels/cpu/lane_io.hpp>
+#include <zero/kernels/stream.hpp>
 #include <zero/range.hpp>
 
 namespace zero::kernels {
@@ -68,5 +69,15 @@ double sum_of_squares(host_space, const G* values, std::uint64_t count,
   }
   return partial[0];
 }
+
+/// Adds the sum of squares of device memory to *total, in the order of kernels/chunked_norm.hpp.
+///
+/// `scratch` has norm_scratch_elements(count) places, and is free again for what follows in the
+/// stream. Compiled by nvcc with kernels/cuda/norm.cuh; kernels::instantiate brings it for the
+/// element types of a policy.
+/// Stream: ordered, does not synchronise. Throws: cuda_error when a launch fails.
+template <class G>
+void sum_of_squares(cuda_space, const G* values, std::uint64_t count, double* scratch,
+                    double* total, cuda_stream stream);
 
 }  // namespace zero::kernels
