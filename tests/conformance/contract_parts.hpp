@@ -38,7 +38,7 @@ inline bool is_tested_with_large_ranges(int size) {
 
 /// Puts the place in front of what is wrong there.
 inline std::string at(const std::string& place, const std::string& text) {
-  return text.empty() ? text : place + ": " + text;
+  return text.empty() ? text : place + ": " + text + "; ";
 }
 
 template <class Data, class T, class U, class C>

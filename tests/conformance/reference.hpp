@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <type_traits>
@@ -90,12 +91,19 @@ bool same_bits(const T& a, const T& b) {
   return std::memcmp(&a, &b, sizeof(T)) == 0;
 }
 
+/// With enough digits to tell neighbours apart.
 template <class T>
 std::string shown(const T& value) {
-  if constexpr (std::is_arithmetic_v<T>) {
+  if constexpr (std::is_integral_v<T>) {
     return std::to_string(value);
   } else {
-    return std::to_string(static_cast<float>(value));
+    char text[32];
+    if constexpr (std::is_same_v<T, double>) {
+      std::snprintf(text, sizeof text, "%.17g", value);
+    } else {
+      std::snprintf(text, sizeof text, "%.9g", static_cast<double>(static_cast<float>(value)));
+    }
+    return text;
   }
 }
 

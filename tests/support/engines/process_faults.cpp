@@ -90,6 +90,9 @@ auto start_training(const process_ranks& ranks, const struck_run& run, const std
       return train(here.communicator, training, observe);
     } catch (...) {
       announce("failed");
+      // The file store goes with the last rank that lives, and a killed process is seen to live
+      // until the kernel has taken it apart.
+      std::this_thread::sleep_for(100ms);
       throw;
     }
   };
@@ -187,12 +190,20 @@ std::vector<struck_run> sample_of(std::vector<struck_run> runs, std::size_t coun
 
 namespace {
 
+/// When the rank's call failed: it may not have got as far as its training.
+process_clock::time_point failure_time(const process_report& report) {
+  for (const announcement& here : report.announcements) {
+    if (here.point == "failed") return here.when;
+  }
+  return report.ended;
+}
+
 /// What a survivor of a kill reports, and when.
 void check_survivor(const process_ranks& ranks, const struck_run& run, int rank,
                     const process_report& survivor, const process_report& victim,
                     process_clock::time_point killed, seconds limit, findings& list) {
   const rank_error error = describe(survivor.error);
-  const seconds took = survivor.ended - killed;
+  const seconds took = failure_time(survivor) - killed;
   const std::string seen = "rank " + std::to_string(rank) + " got \"" + error.text + "\"";
   list.expect(took <= limit, seen + " only after " + text_of(took));
   if (!is_before_training(run)) {
