@@ -121,9 +121,9 @@ rank_error reduce_scatter_with(const world& ranks, int rank, memory_kind kind,
   const float* const in =
       kind == memory_kind::shared ? reinterpret_cast<const float*>(block->part(rank)) : own.data();
   return test::error_of([&] {
-    transport->reduce_scatter(
-        operation, in, elements,
-        [&](std::span<const float* const>, std::uint64_t first, std::uint64_t) { fold(first); });
+    transport->reduce_scatter(operation, in, elements,
+                              [&](std::span<const float* const>, std::uint64_t first,
+                                  std::uint64_t) { fold(*transport, first); });
   });
 }
 
@@ -137,17 +137,35 @@ TEST_CASE("R1 a rank that is killed while it sums ends the operation of all othe
         const world ranks(size);
         const test::temporary_folder folder;
         auto running = test::start_bare_processes(size, [&](test::bare_rank& self) {
-          return reduce_scatter_with(ranks, self.rank(), kind, folder, [&](std::uint64_t first) {
-            // In shared memory all is summed at once; else this is the second chunk.
-            const bool is_here = kind == memory_kind::shared || first > 0;
-            if (self.rank() == victim && is_here) test::die_here("sum");
-          });
+          return reduce_scatter_with(
+              ranks, self.rank(), kind, folder, [&](auto&, std::uint64_t first) {
+                // In shared memory all is summed at once; else this is the second chunk.
+                const bool is_here = kind == memory_kind::shared || first > 0;
+                if (self.rank() == victim && is_here) test::die_here("sum");
+              });
         });
         check_survivors(ranks, running, victim, "reduce_scatter");
       }
     }
   }
   CHECK(left_since(before) == "");
+}
+
+TEST_CASE("what was read while a peer gave up is not taken for a result") {
+  const world ranks(3);
+  const test::temporary_folder folder;
+  auto running = test::start_bare_processes(3, [&](test::bare_rank& self) {
+    return reduce_scatter_with(ranks, self.rank(), memory_kind::shared, folder,
+                               [&](auto& transport, std::uint64_t) {
+                                 // All ranks come to the last meeting; none may call it a success.
+                                 if (self.rank() == 1) transport.interrupt("gave up");
+                               });
+  });
+  for (const rank_error& error : running.collect().values()) {
+    INFO(error.text);
+    CHECK(error.kind == outcome::aborted);
+    CHECK(error.says("gave up"));
+  }
 }
 
 TEST_CASE("R1 a rank that is killed before its first call, or between two, is named") {
