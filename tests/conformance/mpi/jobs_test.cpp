@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <zero/backends/mpi.hpp>
+#include <zero/backends/overlapped.hpp>
 
 #include "support/allocation_counter.hpp"
 #include "support/mpi_ranks.hpp"
@@ -195,6 +196,25 @@ TEST_CASE("a thread that MPI was not told of is refused") {
     CHECK(error.kind == outcome::returned);
   }
   meet_in_mpi();
+}
+
+TEST_CASE("a rank whose operations ran on another thread leaves in peace") {
+  if (!is_launched_rank()) {
+    // Without the ranks' last words MPI_Finalize would wait for them until the timeout.
+    const mpi_job job =
+        launch_mpi(2, {current_test()}, 60s,
+                   {"ZERO_TEST_MPI_THREAD_LEVEL=" + std::to_string(MPI_THREAD_SERIALIZED)});
+    INFO(job.output);
+    CHECK_FALSE(job.is_overdue);
+    CHECK(job.exit_code == 0);
+    return;
+  }
+  start_mpi();
+  mpi_communicator inner(MPI_COMM_WORLD);
+  overlapped comm(inner);
+  float value = 1;
+  comm.broadcast(range<float, full>(&value, 1), 0).wait({});
+  SUCCEED("the broadcast was made");
 }
 
 TEST_CASE("communicators of MPI come and go and never hear of each other") {

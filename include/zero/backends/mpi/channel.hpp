@@ -159,6 +159,12 @@ class mpi_channel {
             .elapsed_seconds = operation.elapsed_seconds()};
   }
 
+  /// The communicator is destroyed: no other thread uses it any more, so this one may speak.
+  void depart(failure_kind kind, std::string_view reason) noexcept {
+    words_.set(kind, rank_, reason);
+    if (is_open_) words_.speak();
+  }
+
   /// Ends what is in flight, as far as MPI can: receives are cancelled; sends and collectives that
   /// peers did not finish stay, and MPI_Finalize cannot succeed any more.
   void give_up() noexcept {

@@ -125,7 +125,7 @@ class mpi_transport {
     channel_->interrupt(failure_kind::aborted, rank(), reason);
   }
 
-  void leave() noexcept { channel_->interrupt(failure_kind::none, rank(), {}); }
+  void leave() noexcept { channel_->depart(failure_kind::none, {}); }
 
   /// Every rank of this transport calls it at once, each with the part that it belongs to.
   /// MPI has no such call with a deadline; the ranks have just met, so none is far.
@@ -279,7 +279,7 @@ class mpi_transport {
 
   /// The channel outlives this object while MPI or a peer may still need it.
   void retire(failure_kind kind, std::string_view reason) noexcept {
-    if (mpi_is_running()) channel_->interrupt(kind, rank(), reason);
+    if (mpi_is_running()) channel_->depart(kind, reason);
     mpi_parking::park(std::move(channel_));
   }
 
