@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,6 +42,8 @@ std::string own_program() {
 [[noreturn]] void become_mpirun(const std::vector<std::string>& words,
                                 const std::vector<std::string>& settings, int output) {
   ::setpgid(0, 0);
+  // A test that is ended by its timeout leaves no job behind.
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   ::dup2(output, STDOUT_FILENO);
   ::dup2(output, STDERR_FILENO);
   ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
