@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -42,17 +44,20 @@ options parse(int argument_count, char** arguments) {
       "Times the collectives of every backend side by side, in turn. Each contender's result is\n"
       "checked before it is timed. A time is that of the slowest rank; CPU time is that of all\n"
       "threads of all ranks; GB/s is bytes of the full range / time. 1 MiB = 2^20 bytes.");
-  program.add_option("--sizes", chosen.sizes_mebibytes, "MiB of the full range")
-      ->delimiter(',')
-      ->check(CLI::Range(0.001, 65536.0));
+  auto* const sizes =
+      program.add_option("--sizes", chosen.sizes_mebibytes, "MiB of the full range");
+  sizes->delimiter(',')->check(CLI::Range(0.001, 65536.0));
   program.add_option("--ranks", chosen.ranks, "Numbers of ranks, 2 to 8")
       ->delimiter(',')
       ->check(CLI::Range(2, most_ranks));
-  program.add_option("--repetitions", chosen.repetitions, "How often each contender is measured")
-      ->check(CLI::Range(1, 10000));
+  auto* const repetitions = program.add_option("--repetitions", chosen.repetitions,
+                                               "How often each contender is measured");
+  repetitions->check(CLI::Range(1, 10000));
   program.add_option("--only", chosen.only, "Only contenders whose name contains this text");
   program.add_option("--json", chosen.json_file, "Write all measurements to this file");
-  program.add_flag("--quick", chosen.is_quick, "Sizes 1 and 8 MiB, 3 repetitions");
+  program.add_flag("--quick", chosen.is_quick, "Sizes 1 and 8 MiB, 3 repetitions")
+      ->excludes(sizes)
+      ->excludes(repetitions);
   program.add_flag("--list", chosen.lists, "Say what would be measured, and measure nothing");
   program.add_option("--mpi-rank-of", chosen.mpi_socket)->group("");
   program.add_option("--bytes", chosen.mpi_bytes)->group("");
@@ -158,6 +163,7 @@ int run(const options& chosen) {
     list(chosen);
     return 0;
   }
+  interrupt_by_signals();
   std::vector<comparison> all;
   for (const int ranks : chosen.ranks) measure_ranks(chosen, ranks, all);
   if (all.empty()) throw std::runtime_error("no contender has '" + chosen.only + "' in its name");

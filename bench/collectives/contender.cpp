@@ -21,6 +21,64 @@ constexpr bool has_mpi = true;
 constexpr bool has_mpi = false;
 #endif
 
+using id = contender_id;
+constexpr std::array<contender_facts, contender_count> table{{
+    {id::copy,
+     team_kind::threads,
+     true,
+     {"memcpy of the same bytes", "memcpy of the same bytes", ""}},
+    {id::threads, team_kind::threads, true, {"threads", "threads", "threads"}},
+    {id::shm_private,
+     team_kind::processes,
+     true,
+     {"shm, private memory", "shm, private memory", "shm"}},
+    {id::shm_shared,
+     team_kind::processes,
+     true,
+     {"shm, shared_memory()", "shm, shared_memory()", ""}},
+    // An all-gather cuts nothing, so segments are of no concern to it.
+    {id::gloo_2_of_1_mebibyte,
+     team_kind::processes,
+     has_gloo,
+     {"gloo direct, 2 x 1 MiB", "gloo direct", "gloo direct"}},
+    {id::gloo_4_of_1_mebibyte, team_kind::processes, has_gloo, {"gloo direct, 4 x 1 MiB", "", ""}},
+    {id::gloo_2_of_2_mebibytes, team_kind::processes, has_gloo, {"gloo direct, 2 x 2 MiB", "", ""}},
+    {id::gloo_4_of_2_mebibytes, team_kind::processes, has_gloo, {"gloo direct, 4 x 2 MiB", "", ""}},
+    {id::gloo_unchecked,
+     team_kind::processes,
+     has_gloo,
+     {"gloo direct, 4 x 1 MiB, unchecked", "gloo direct, unchecked", "gloo direct, unchecked"}},
+    {id::gloo_ring_of_1_mebibyte,
+     team_kind::processes,
+     has_gloo,
+     {"gloo ring, 4 x 1 MiB", "gloo ring", ""}},
+    {id::gloo_ring_of_2_mebibytes,
+     team_kind::processes,
+     has_gloo,
+     {"gloo ring, 4 x 2 MiB", "", ""}},
+    {id::gloo_own,
+     team_kind::processes,
+     has_gloo,
+     {"gloo::allreduce (ring)", "gloo::allgather", "gloo::allreduce (ring)"}},
+    {id::sockets,
+     team_kind::processes,
+     true,
+     {"duplex TCP sockets, no sum", "duplex TCP sockets", ""}},
+    {id::mpi, team_kind::mpi, has_mpi, {"mpi", "mpi", "mpi"}},
+    {id::mpi_own,
+     team_kind::mpi,
+     has_mpi,
+     {"MPI_Reduce_scatter_block", "MPI_Allgather", "MPI_Allreduce"}},
+}};
+
+constexpr bool is_in_order() {
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (static_cast<std::size_t>(table[i].id) != i) return false;
+  }
+  return true;
+}
+static_assert(is_in_order());
+
 /// What rank `rank` contributes to every element of shard `shard`.
 float contribution(int rank, int shard) {
   return static_cast<float>(rank + 1 + shard);
@@ -101,61 +159,11 @@ std::string_view name_of(team_kind kind) {
 }
 
 const std::array<contender_facts, contender_count>& all_contenders() {
-  using id = contender_id;
-  static constexpr std::array<contender_facts, contender_count> table{{
-      {id::copy,
-       team_kind::threads,
-       true,
-       {"memcpy of the same bytes", "memcpy of the same bytes", ""}},
-      {id::threads, team_kind::threads, true, {"threads", "threads", "threads"}},
-      {id::shm_private,
-       team_kind::processes,
-       true,
-       {"shm, private memory", "shm, private memory", "shm"}},
-      {id::shm_shared,
-       team_kind::processes,
-       true,
-       {"shm, shared_memory()", "shm, shared_memory()", ""}},
-      // An all-gather cuts nothing, so segments are of no concern to it.
-      {id::gloo_2_of_1_mebibyte,
-       team_kind::processes,
-       has_gloo,
-       {"gloo direct, 2 x 1 MiB", "gloo direct", "gloo direct"}},
-      {id::gloo_4_of_1_mebibyte,
-       team_kind::processes,
-       has_gloo,
-       {"gloo direct, 4 x 1 MiB", "", ""}},
-      {id::gloo_2_of_2_mebibytes,
-       team_kind::processes,
-       has_gloo,
-       {"gloo direct, 2 x 2 MiB", "", ""}},
-      {id::gloo_4_of_2_mebibytes,
-       team_kind::processes,
-       has_gloo,
-       {"gloo direct, 4 x 2 MiB", "", ""}},
-      {id::gloo_unchecked,
-       team_kind::processes,
-       has_gloo,
-       {"gloo direct, 4 x 1 MiB, unchecked", "gloo direct, unchecked", "gloo direct, unchecked"}},
-      {id::gloo_own,
-       team_kind::processes,
-       has_gloo,
-       {"gloo::allreduce (ring)", "gloo::allgather", "gloo::allreduce (ring)"}},
-      {id::sockets,
-       team_kind::processes,
-       true,
-       {"duplex TCP sockets, no sum", "duplex TCP sockets", ""}},
-      {id::mpi, team_kind::mpi, has_mpi, {"mpi", "mpi", "mpi"}},
-      {id::mpi_own,
-       team_kind::mpi,
-       has_mpi,
-       {"MPI_Reduce_scatter_block", "MPI_Allgather", "MPI_Allreduce"}},
-  }};
   return table;
 }
 
 const contender_facts& facts_of(contender_id id) {
-  return all_contenders()[static_cast<std::size_t>(id)];
+  return table[static_cast<std::size_t>(id)];
 }
 
 const std::byte* contender::result(const workload& load) const {

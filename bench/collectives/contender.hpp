@@ -56,16 +56,20 @@ enum class contender_id : std::uint32_t {
   gloo_2_of_2_mebibytes,
   gloo_4_of_2_mebibytes,
   gloo_unchecked,
+  gloo_ring_of_1_mebibyte,
+  gloo_ring_of_2_mebibytes,
   gloo_own,
   sockets,
   mpi,
   mpi_own,
 };
 
-/// Gloo's direct exchange with as many segments of such a size on their way from each peer.
+/// The Gloo backend with as many segments of such a size on their way from each peer.
 inline constexpr std::array gloo_segmentations{
     contender_id::gloo_2_of_1_mebibyte, contender_id::gloo_4_of_1_mebibyte,
     contender_id::gloo_2_of_2_mebibytes, contender_id::gloo_4_of_2_mebibytes};
+inline constexpr std::array gloo_ring_segmentations{contender_id::gloo_ring_of_1_mebibyte,
+                                                    contender_id::gloo_ring_of_2_mebibytes};
 
 /// What the program knows about a contender without running it.
 struct contender_facts {
@@ -78,7 +82,7 @@ struct contender_facts {
   std::string_view name(operation what) const { return names[static_cast<std::size_t>(what)]; }
 };
 
-inline constexpr std::size_t contender_count = 13;
+inline constexpr std::size_t contender_count = 15;
 /// In the order of contender_id, which is the order of the tables.
 const std::array<contender_facts, contender_count>& all_contenders();
 const contender_facts& facts_of(contender_id id);

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include <zero/backends/gloo.hpp>
@@ -96,22 +97,25 @@ std::shared_ptr<gloo::Context> connect(rank_place place, const zero::any_store& 
 
 void add_gloo_contenders(contender_map& to, rank_place place, rank_memory memory,
                          zero::any_store store) {
-  using gloo_contender = communicator_contender<zero::gloo_communicator>;
-  const auto add = [&](contender_id id, int depth, std::uint64_t segment_mebibytes,
-                       bool checked_order = true) {
-    zero::gloo_options options;
-    options.timeout = timeout;
+  zero::gloo_options options;
+  options.timeout = timeout;
+  const auto add = [&]<class Communicator>(contender_id id, std::type_identity<Communicator>,
+                                           int depth, std::uint64_t segment_mebibytes) {
     options.depth = depth;
     options.segment_bytes = segment_mebibytes << 20U;
-    options.checked_order = checked_order;
-    to.emplace(id, std::make_unique<gloo_contender>(
-                       zero::gloo_communicator(store, place.rank, place.size, options), memory));
+    to.emplace(id, std::make_unique<communicator_contender<Communicator>>(
+                       Communicator(store, place.rank, place.size, options), memory));
   };
-  add(contender_id::gloo_2_of_1_mebibyte, 2, 1);
-  add(contender_id::gloo_4_of_1_mebibyte, 4, 1);
-  add(contender_id::gloo_2_of_2_mebibytes, 2, 2);
-  add(contender_id::gloo_4_of_2_mebibytes, 4, 2);
-  add(contender_id::gloo_unchecked, 4, 1, false);
+  constexpr std::type_identity<zero::gloo_communicator> direct;
+  constexpr std::type_identity<zero::gloo_ring_communicator> ring;
+  add(contender_id::gloo_2_of_1_mebibyte, direct, 2, 1);
+  add(contender_id::gloo_4_of_1_mebibyte, direct, 4, 1);
+  add(contender_id::gloo_2_of_2_mebibytes, direct, 2, 2);
+  add(contender_id::gloo_4_of_2_mebibytes, direct, 4, 2);
+  add(contender_id::gloo_ring_of_1_mebibyte, ring, 4, 1);
+  add(contender_id::gloo_ring_of_2_mebibytes, ring, 4, 2);
+  options.checked_order = false;
+  add(contender_id::gloo_unchecked, direct, 4, 1);
   to.emplace(contender_id::gloo_own,
              std::make_unique<gloo_own_contender>(place, memory, connect(place, store)));
 }

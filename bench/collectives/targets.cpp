@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "targets.hpp"
 
+#include <span>
 #include <string_view>
 
 namespace collectives_bench {
@@ -36,17 +37,18 @@ target cpu(const comparison& compared, const series& measured, const series& bas
                   false, measured.cpu_seconds(), base.cpu_seconds());
 }
 
-}  // namespace
-
-const series* fastest_gloo(const comparison& compared) {
-  const series* fastest = nullptr;
-  for (const contender_id id : gloo_segmentations) {
+/// The fastest of those that were measured; null where none was.
+const series* fastest(const comparison& compared, std::span<const contender_id> candidates) {
+  const series* first = nullptr;
+  for (const contender_id id : candidates) {
     const series* const next = compared.find(id);
     if (next == nullptr) continue;
-    if (fastest == nullptr || median_ratio(next->seconds(), fastest->seconds()) < 1) fastest = next;
+    if (first == nullptr || median_ratio(next->seconds(), first->seconds()) < 1) first = next;
   }
-  return fastest;
+  return first;
 }
+
+}  // namespace
 
 std::vector<target> targets_of(const comparison& compared) {
   std::vector<target> targets;
@@ -54,7 +56,8 @@ std::vector<target> targets_of(const comparison& compared) {
     return targets;
   }
   const bool reduces = compared.load.what == operation::reduce_scatter;
-  const series* const gloo = fastest_gloo(compared);
+  const series* const gloo = fastest(compared, gloo_segmentations);
+  const series* const ring = fastest(compared, gloo_ring_segmentations);
   const series* const gloo_own = compared.find(contender_id::gloo_own);
   const series* const shm = compared.find(contender_id::shm_shared);
   const series* const threads = compared.find(contender_id::threads);
@@ -62,6 +65,9 @@ std::vector<target> targets_of(const comparison& compared) {
   if (reduces && gloo != nullptr && gloo_own != nullptr) {
     targets.push_back(speed(compared, *gloo, *gloo_own, 1.7));
     targets.push_back(cpu(compared, *gloo, *gloo_own, 0.7));
+  }
+  if (reduces && compared.ranks == 2 && ring != nullptr && gloo_own != nullptr) {
+    targets.push_back(speed(compared, *ring, *gloo_own, 2.0));
   }
   if (shm != nullptr && gloo != nullptr) targets.push_back(speed(compared, *shm, *gloo, 3.0));
   if (shm != nullptr && threads != nullptr) targets.push_back(time(compared, *shm, *threads, 1.3));

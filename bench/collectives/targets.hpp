@@ -22,7 +22,4 @@ struct target {
 /// The targets that this comparison says something about: none below 64 MiB.
 std::vector<target> targets_of(const comparison& compared);
 
-/// The segmentation that is the fastest here; null where Gloo was not measured.
-const series* fastest_gloo(const comparison& compared);
-
 }  // namespace collectives_bench

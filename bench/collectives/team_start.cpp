@@ -50,6 +50,8 @@ pid_t fork_child(const std::vector<int>& kept, const std::function<int()>& body)
   const pid_t parent = ::getpid();
   const pid_t child = checked(::fork(), "fork");
   if (child != 0) return child;
+  ::signal(SIGINT, SIG_DFL);
+  ::signal(SIGTERM, SIG_DFL);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
   int code = 1;

@@ -2,15 +2,22 @@
 #include "wire.hpp"
 
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <stdexcept>
 #include <system_error>
 
 namespace collectives_bench {
+namespace {
+
+volatile std::sig_atomic_t is_interrupted = 0;
+
+}  // namespace
 
 descriptor::~descriptor() {
   if (number_ >= 0) ::close(number_);
@@ -26,6 +33,13 @@ void reply::set_failure(std::string_view text) noexcept {
   std::copy_n(text.data(), std::min(text.size(), failure.size() - 1), failure.data());
 }
 
+void interrupt_by_signals() {
+  struct sigaction action {};  // without SA_RESTART: waits end
+  action.sa_handler = [](int) { is_interrupted = 1; };
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+}
+
 void send_bytes(int to, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(to, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -39,6 +53,7 @@ bool receive_bytes(int from, std::span<std::byte> bytes, std::chrono::millisecon
   const auto deadline = std::chrono::steady_clock::now() + limit;
   bool has_begun = false;
   while (!bytes.empty()) {
+    if (is_interrupted != 0) throw std::runtime_error("interrupted");
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline - std::chrono::steady_clock::now());
     pollfd waiting{from, POLLIN, 0};

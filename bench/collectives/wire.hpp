@@ -56,6 +56,9 @@ struct reply {
   std::string_view failure_text() const noexcept { return failure.data(); }
 };
 
+/// From now on SIGINT and SIGTERM make receive_bytes throw, so that destructors end the ranks.
+void interrupt_by_signals();
+
 /// Throws: std::runtime_error when the other side has gone.
 void send_bytes(int to, std::span<const std::byte> bytes);
 /// Returns false when the other side has gone before the first byte.
