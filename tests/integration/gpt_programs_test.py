@@ -4,8 +4,7 @@
 # timeout: 240
 """gpt_programs_test.py BIN_DIR: runs train_gpt and compare_stages on tiny models.
 
-Looks at what they write, print and return. Needs nothing but Python's own minimal modules, which
-have no json.
+Looks at what they write, print and return.
 """
 import ast
 import os

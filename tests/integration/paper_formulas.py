@@ -4,7 +4,7 @@
 """paper_formulas.py BIN_DIR | FILE...: holds runs against the paper, without the library.
 
 A FILE is what compare_stages --json wrote; given the folder of the programs, it runs
-compare_stages on small models itself. Needs nothing but Python's own minimal modules.
+compare_stages on small models itself.
 """
 import ast
 import os

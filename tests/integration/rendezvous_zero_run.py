@@ -3,8 +3,6 @@
 # programs: zero-run
 # timeout: 90
 """rendezvous_zero_run.py BIN_DIR: runs the real zero-run; its ranks are small shell scripts.
-
-Needs nothing but Python's own minimal modules.
 """
 import os
 import signal

@@ -2,7 +2,6 @@
 # programs: zero-plan
 """zero_plan_cli.py BIN_DIR: runs the real zero-plan and looks at what it prints and returns.
 
-Needs nothing but Python's own minimal modules, which have no json.
 """
 import ast
 import os

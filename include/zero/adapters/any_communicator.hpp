@@ -15,7 +15,7 @@
 #include <zero/detail/any_work.hpp>
 #include <zero/detail/collective_checks.hpp>
 #include <zero/detail/decorator.hpp>
-#include <zero/detail/replication.hpp>
+#include <zero/detail/communicator_queries.hpp>
 #include <zero/error.hpp>
 #include <zero/numeric/element_traits.hpp>
 #include <zero/range.hpp>

@@ -45,6 +45,10 @@ class decorator {
   bool claim() noexcept { return inner_->claim(); }
   void unclaim() noexcept { inner_->unclaim(); }
 
+  /// The backend behind a communicator that hides its type.
+  std::string_view inner_name() const noexcept requires requires(const C& c) { c.inner_name(); }
+  { return inner_->inner_name(); }
+
   // Replicas, where the inner communicator has them.
   int replicas() const noexcept requires HasReplicas<C> { return inner_->replicas(); }
   int replica() const noexcept requires HasReplicas<C> { return inner_->replica(); }

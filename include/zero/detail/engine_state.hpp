@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <zero/communicator.hpp>
-#include <zero/detail/replication.hpp>
+#include <zero/detail/communicator_queries.hpp>
 #include <zero/detail/traffic.hpp>
 #include <zero/detail/traversal.hpp>
 #include <zero/detail/unit_store.hpp>

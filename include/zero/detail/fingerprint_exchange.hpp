@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <zero/communicator.hpp>
-#include <zero/detail/replication.hpp>
+#include <zero/detail/communicator_queries.hpp>
 #include <zero/detail/step_math.hpp>
 #include <zero/detail/traffic.hpp>
 #include <zero/error.hpp>
@@ -85,8 +85,8 @@ class fingerprint_exchange {
   }
 
   [[noreturn]] void fail(const std::string& text, int rank) const {
-    throw mismatch_error(text, {std::string(C::backend_name()), wire_.communicator().rank(), rank,
-                                "fingerprint", 0, 0});
+    throw mismatch_error(text, {std::string(backend_of(wire_.communicator())),
+                                wire_.communicator().rank(), rank, "fingerprint", 0, 0});
   }
 
   std::vector<std::uint64_t> gather(std::span<const std::uint64_t> mine) {

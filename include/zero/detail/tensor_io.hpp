@@ -79,7 +79,7 @@ class tensor_io {
     if (!same_everywhere(hash.value(), q)) {
       throw mismatch_error("the ranks passed different values for tensor \"" +
                                std::string(info.name) + "\" to import_tensor",
-                           {std::string(State::communicator::backend_name()), state_.rank(), -1,
+                           {std::string(backend_of(state_.wire.communicator())), state_.rank(), -1,
                             "import_tensor", 0, 0});
     }
     parameters_.wait(info.unit, q);

@@ -5,7 +5,7 @@
 #include <span>
 
 #include <zero/communicator.hpp>
-#include <zero/detail/replication.hpp>
+#include <zero/detail/communicator_queries.hpp>
 #include <zero/model_state.hpp>
 
 namespace zero::detail {

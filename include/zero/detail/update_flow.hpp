@@ -54,7 +54,7 @@ class update_flow {
       throw mismatch_error(
           "the ranks passed different arguments to step() (lr, clip, divisor, group_lr) or have "
           "taken different numbers of steps or micro-batches; no state has changed",
-          {std::string(State::communicator::backend_name()), state_.rank(), -1, "step",
+          {std::string(backend_of(state_.wire.communicator())), state_.rank(), -1, "step",
            state_.steps, 0});
     }
     return {step_message::is_finite(values),

@@ -3,12 +3,14 @@
 
 #include <cstddef>
 #include <span>
+#include <string_view>
 
 #include <zero/communicator.hpp>
 
 namespace zero::detail {
 
-// What the engine asks a communicator about replicas; one without them is a single group.
+// What the engine asks a communicator that not every one can answer: one without replicas is a
+// single group.
 
 template <HasTopology C>
 int replicas_of(const C& communicator) {
@@ -29,6 +31,16 @@ bool crosses_unrounded(const C& communicator) {
     return communicator.replicas() > 1 && !communicator.rounds_before_crossing();
   }
   return false;
+}
+
+/// The backend's name for messages, also behind a communicator that hides its type.
+template <HasTopology C>
+std::string_view backend_of(const C& communicator) {
+  if constexpr (requires { communicator.inner_name(); }) {
+    return communicator.inner_name();
+  } else {
+    return C::backend_name();
+  }
 }
 
 template <HasTopology C>
