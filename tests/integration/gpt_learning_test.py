@@ -4,8 +4,7 @@
 # timeout: 600
 """gpt_learning_test.py BIN_DIR: the default model learns real text.
 
-One stage, or with ZERO_FULL all of them and a longer run. Needs nothing but Python's own minimal
-modules.
+One stage, or with ZERO_FULL all of them and a longer run.
 """
 import ast
 import os
