@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include <cstdint>
+#include <vector>
 
 #include "conformance/communicator_contract.hpp"
 #include "conformance/gloo_backends.hpp"
@@ -33,24 +34,30 @@ struct gloo_pairs : gloo_processes {
   static std::vector<int> sizes() { return {2}; }
 };
 
+/// Few numbers of ranks: the paths that differ are the same for all.
+template <class Options>
+struct few_threads : gloo_threads<Options> {
+  static std::vector<int> sizes() { return {2, 3, 5}; }
+};
+
 }  // namespace
 
 TEST_CASE("threads connected by Gloo keep the communicator contract") {
-  CHECK(contract_violations(erase_ranks<gloo_threads<gloo_by_default>>(), back_to_back(50)) == "");
+  CHECK(contract_violations(erase_ranks<gloo_threads<gloo_by_default>>(), back_to_back(20)) == "");
 }
 
 TEST_CASE("many small segments keep the communicator contract") {
-  using ranks = gloo_threads<gloo_in_small_segments>;
+  using ranks = few_threads<gloo_in_small_segments>;
   CHECK(contract_violations(erase_ranks<ranks>(), small_ranges()) == "");
 }
 
 TEST_CASE("ranks that do not compare their calls keep the communicator contract") {
-  using ranks = gloo_threads<gloo_unchecked>;
+  using ranks = few_threads<gloo_unchecked>;
   CHECK(contract_violations(erase_ranks<ranks>(), small_ranges()) == "");
 }
 
 TEST_CASE("processes connected by Gloo keep the communicator contract") {
-  CHECK(contract_violations(erase_ranks<gloo_processes>(), back_to_back(50)) == "");
+  CHECK(contract_violations(erase_ranks<gloo_processes>(), back_to_back(20)) == "");
 }
 
 TEST_CASE("two processes connected by Gloo keep the contract for a thousand calls back to back") {

@@ -327,3 +327,50 @@ TEST_CASE("Gloo's waits in the store end at the library's deadline") {
                                            });
   CHECK_THROWS_WITH(checked.get("missing"), "stop");
 }
+
+TEST_CASE("the ring sums shard r from rank r + 1 around to rank r, rounded at every step") {
+  STATIC_REQUIRE(gloo_communicator::sums == summation::rank_tree);
+  STATIC_REQUIRE(gloo_ring_communicator::sums == summation::unspecified);
+  // Several blocks of segments, the last one not full; and a shard that rides in the headers.
+  for (const std::size_t count : {std::size_t{1999}, std::size_t{5}}) {
+    for (int size = 1; size <= 5; ++size) {
+      const auto value = [](int rank, std::size_t index) {
+        return bfloat16(1.0F / static_cast<float>(3 + rank * 7 + static_cast<int>(index % 50)));
+      };
+      memory_store store;
+      check_all_returned(outcomes(size, long_timeout, [&](threads_communicator& thread) {
+        const int rank = thread.rank();
+        gloo_ring_communicator ring(store, rank, size, {.segment_bytes = 256, .depth = 2});
+        std::vector<bfloat16> all(count * static_cast<std::size_t>(size));
+        for (std::size_t i = 0; i < all.size(); ++i) all[i] = value(rank, i);
+        std::vector<bfloat16> sum(count);
+        for (int repeat = 0; repeat < 3; ++repeat) {
+          ring.reduce_scatter(range<const bfloat16, partial>(all.data(), all.size()),
+                              range<bfloat16, shard>(sum.data(), count))
+              .wait({});
+        }
+        for (std::size_t i = 0; i < count && count > 128; ++i) {
+          const std::size_t index = static_cast<std::size_t>(rank) * count + i;
+          bfloat16 expected = value((rank + 1) % size, index);
+          for (int step = 2; step <= size; ++step) {
+            const float term = static_cast<float>(value((rank + step) % size, index));
+            expected = bfloat16(static_cast<float>(expected) + term);
+          }
+          if (static_cast<float>(sum[i]) != static_cast<float>(expected)) {
+            throw std::runtime_error("element " + std::to_string(i) + " of the sum is wrong");
+          }
+        }
+        for (std::size_t i = 0; i < count; ++i) sum[i] = value(rank, i);
+        ring.all_gather(range<const bfloat16, shard>(sum.data(), count),
+                        range<bfloat16, full>(all.data(), all.size()))
+            .wait({});
+        for (std::size_t i = 0; i < all.size(); ++i) {
+          const bfloat16 expected = value(static_cast<int>(i / count), i % count);
+          if (static_cast<float>(all[i]) != static_cast<float>(expected)) {
+            throw std::runtime_error("gathered element " + std::to_string(i) + " is wrong");
+          }
+        }
+      }));
+    }
+  }
+}
