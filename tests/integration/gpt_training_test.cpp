@@ -18,6 +18,7 @@
 #include "computation.hpp"
 #include "program.hpp"
 #include "progress.hpp"
+#include "ranks.hpp"
 #include "run_json.hpp"
 #include "run_record.hpp"
 #include "unit/gpt/local_model.hpp"
@@ -43,6 +44,7 @@ run_settings tiny_run() {
   return {.model = tiny,
           .stage = "0",
           .precision = "fp32",
+          .backend = "threads",
           .ranks = 2,
           .steps = 4,
           .batch = 4,
@@ -51,7 +53,8 @@ run_settings tiny_run() {
 
 run_record trained(const run_settings& settings) {
   progress quiet(true);
-  return train(settings, sample_text_of(2000), quiet);
+  const auto world = open_ranks(settings);
+  return train(settings, sample_text_of(2000), *world, quiet);
 }
 
 /// What `combine` finds wrong with a run after `spoil` has changed what the rank saw.
