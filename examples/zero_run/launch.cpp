@@ -220,6 +220,19 @@ class rank_group {
   }
 
   void reap() {
+    collect_ended();
+    if (!first_failure_ || is_ending_) return;
+    if (!first_failure_->by_signal) {
+      // A rank that is killed closes its connections before it counts as ended, so peers that fail
+      // for want of it may be seen to end first. It is the cause, and a moment shows it.
+      ::usleep(100'000);
+      collect_ended();
+    }
+    report(*first_failure_);
+    end_all();
+  }
+
+  void collect_ended() {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       rank_process& process = ranks_[rank];
       siginfo_t info{};
@@ -233,19 +246,27 @@ class rank_group {
       ::kill(-process.number, SIGKILL);
       ::waitpid(process.number, nullptr, 0);
       process.has_ended = true;
-      const bool by_signal = info.si_code != CLD_EXITED;
-      note_end(rank, by_signal, info.si_status);
+      note_end({rank, info.si_code != CLD_EXITED, info.si_status});
     }
   }
 
-  void note_end(std::size_t rank, bool by_signal, int code) {
-    const int status = by_signal ? 128 + code : code;
-    if (status == 0 || status_ != 0) return;
-    status_ = status;
-    std::cerr << "zero-run: rank " << rank
-              << (by_signal ? " was ended by signal " : " ended with status ") << code
+  /// How a rank ended that should not have.
+  struct failed_rank {
+    std::size_t rank;
+    bool by_signal;
+    int code;
+  };
+
+  void note_end(const failed_rank& end) {
+    if (is_ending_ || (!end.by_signal && end.code == 0)) return;
+    if (!first_failure_ || (end.by_signal && !first_failure_->by_signal)) first_failure_ = end;
+  }
+
+  void report(const failed_rank& end) {
+    status_ = end.by_signal ? 128 + end.code : end.code;
+    std::cerr << "zero-run: rank " << end.rank
+              << (end.by_signal ? " was ended by signal " : " ended with status ") << end.code
               << (all_have_ended() ? "\n" : ", ending the others\n");
-    end_all();
   }
 
   void pass_deadline() {
@@ -278,6 +299,7 @@ class rank_group {
   sigset_t signals_before_{};
   std::vector<rank_process> ranks_;
   std::optional<steady_clock::time_point> deadline_;
+  std::optional<failed_rank> first_failure_;
   bool is_ending_ = false;
   bool was_signalled_ = false;
   int status_ = 0;
