@@ -24,7 +24,7 @@ mkdir build
 # Not optimised: compiling dominates, and a fault in the logic shows at every level.
 cmake --preset release -DCMAKE_CXX_FLAGS=-O0 -DZERO_BUILD_BENCH=OFF -DZERO_BUILD_PROGRAMS=OFF \
   -DZERO_BUILD_EXAMPLES=OFF -DZERO_TEST_SOURCE_CHECKS=OFF -DZERO_TEST_ONLY=multi_rank \
-  -DZERO_TEST_MATCH='integration/(stages_agree|fault_)|conformance/threads' >build/configure.log
+  -DZERO_TEST_MATCH='integration/(stages_agree|fault_|hybrid)|conformance/threads' >build/configure.log
 
 field() { sed -n "s/^$1: //p" "tests/mutations/$2.patch" | head -n 1; }
 build_targets() {
