@@ -18,6 +18,14 @@
 #define ZERO_ANY_OPS
 #endif
 
+// Before a loop of device code whose one turn is a thread's whole work: unrolled it would take
+// registers from other threads.
+#if defined(__CUDA_ARCH__)
+#define ZERO_ONE_TURN_AT_A_TIME _Pragma("unroll 1")
+#else
+#define ZERO_ONE_TURN_AT_A_TIME
+#endif
+
 // 1 where the AVX2 and AVX-512 kernels can be compiled (they are chosen at run time, so no
 // instruction-set flag is needed); 0 where only the scalar kernels exist.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDA_ARCH__)

@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <type_traits>
 
 #include <zero/config.hpp>
+#include <zero/error.hpp>
 #include <zero/numeric/bfloat16.hpp>
 #include <zero/numeric/bit_cast.hpp>
 #include <zero/numeric/float16.hpp>
@@ -52,6 +54,14 @@ struct pack_accesses {
   access<width> values[Elements * sizeof(T) / width];
 };
 
+/// What a device stops for, where a body runs on the host.
+inline void require_alignment(const void* address, std::size_t bytes) {
+  if (reinterpret_cast<std::uintptr_t>(address) % bytes != 0) {
+    throw usage_error("kernels::cuda: an access of " + std::to_string(bytes) +
+                      " bytes at an address that is not a multiple of them");
+  }
+}
+
 }  // namespace detail
 
 /// Whether packs of any length can be read from here on.
@@ -62,7 +72,7 @@ ZERO_HOST_DEVICE inline bool is_aligned(const T* pointer) noexcept {
 
 /// Reads a pack from an aligned address in accesses of 16 bytes, or of its own size if smaller.
 template <std::size_t Elements, class T>
-ZERO_HOST_DEVICE inline pack<T, Elements> load_pack(const T* source) noexcept {
+ZERO_HOST_DEVICE inline pack<T, Elements> load_pack(const T* source) {
   if constexpr (Elements == 1) {
     return {{*source}};
   } else {
@@ -74,6 +84,7 @@ ZERO_HOST_DEVICE inline pack<T, Elements> load_pack(const T* source) noexcept {
       raw.values[k] = reinterpret_cast<const access*>(source)[k];
     }
 #else
+    detail::require_alignment(source, accesses::width);
     std::memcpy(&raw, source, sizeof(raw));
 #endif
     return zero::detail::bit_cast<pack<T, Elements>>(raw);
@@ -82,7 +93,7 @@ ZERO_HOST_DEVICE inline pack<T, Elements> load_pack(const T* source) noexcept {
 
 /// Writes a pack to an aligned address.
 template <std::size_t Elements, class T>
-ZERO_HOST_DEVICE inline void store_pack(T* target, const pack<T, Elements>& values) noexcept {
+ZERO_HOST_DEVICE inline void store_pack(T* target, const pack<T, Elements>& values) {
   if constexpr (Elements == 1) {
     *target = values[0];
   } else {
@@ -94,6 +105,7 @@ ZERO_HOST_DEVICE inline void store_pack(T* target, const pack<T, Elements>& valu
       reinterpret_cast<access*>(target)[k] = raw.values[k];
     }
 #else
+    detail::require_alignment(target, accesses::width);
     std::memcpy(static_cast<void*>(target), &raw, sizeof(raw));
 #endif
   }
@@ -123,9 +135,11 @@ template <std::size_t Elements, class Body>
 ZERO_HOST_DEVICE inline void for_each_pack(std::uint64_t thread, std::uint64_t threads,
                                            std::uint64_t count, bool in_packs, const Body& body) {
   const std::uint64_t packs = in_packs ? count / Elements : 0;
+  ZERO_ONE_TURN_AT_A_TIME
   for (std::uint64_t i = thread; i < packs; i += threads) {
     body(i * Elements, std::integral_constant<std::size_t, Elements>{});
   }
+  ZERO_ONE_TURN_AT_A_TIME
   for (std::uint64_t i = packs * Elements + thread; i < count; i += threads) {
     body(i, std::integral_constant<std::size_t, 1>{});
   }
