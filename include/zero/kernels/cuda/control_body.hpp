@@ -25,9 +25,22 @@ struct step_message_body {
   }
 };
 
+/// An optimizer whose scalars device code can compute.
+template <class O>
+concept HasDeviceScalars = requires(const O& optimizer, std::uint64_t step,
+                                    const update_arguments& arguments, double* scalars) {
+  optimizer.template step_scalars<cuda_ops<double>>(step, arguments, scalars);
+};
+
 /// Thread 0 decides the step.
 template <Optimizer O, Precision P>
 struct advance_body {
+  static_assert(
+      HasDeviceScalars<O>,
+      "zero::kernels::instantiate: the optimizer has no step_scalars (what prepare() "
+      "computes, as template <class Ops> ZERO_HOST_DEVICE void step_scalars(std::uint64_t "
+      "step, const update_arguments& arguments, double* scalars) const)");
+
   O optimizer;
   advance_operands<typename P::compute_type> operands;
 

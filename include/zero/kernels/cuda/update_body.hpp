@@ -18,6 +18,14 @@ namespace zero::kernels::cuda {
 /// as many bytes in flight per thread.
 inline constexpr std::size_t update_elements = 8;
 
+/// An optimizer whose update takes arrays that device code can index, which std::array is not.
+template <class O, class T>
+concept HasDeviceUpdate = requires(T& parameter, fixed_array<T, O::moments_per_element>& moments,
+                                   const T& gradient,
+                                   const fixed_array<T, O::scalar_count>& scalars) {
+  O::template update<cuda_ops<T>>(parameter, moments, gradient, scalars);
+};
+
 /// One optimizer step over a range, as the thread `thread` of `threads` does its part.
 ///
 /// Every array is read once and written once. Nothing happens where the control block says that the
@@ -27,6 +35,11 @@ class update_body {
  public:
   using compute_type = typename P::compute_type;
   using ops = cuda_ops<compute_type>;
+  static_assert(HasDeviceUpdate<O, compute_type>,
+                "zero::kernels::instantiate: the optimizer's update takes std::array, which device "
+                "code cannot index (template <class Ops, class V, class Moments, class Scalars> "
+                "ZERO_HOST_DEVICE static void update(V& parameter, Moments& moments, const V& "
+                "gradient, const Scalars& scalars))");
 
   /// `scalars`: the O::scalar_count constants of the range's group; they and `control` lie in
   /// device memory.
