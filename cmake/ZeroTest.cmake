@@ -63,11 +63,16 @@ function(zero_set_test_properties name)
   if("multi_rank" IN_LIST arg_LABELS)
     set(processors 2)
   endif()
+  # Quoted: the path may hold a blank.
+  set(environment
+    "ZERO_BIN_DIR=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}"
+    "UBSAN_OPTIONS=print_stacktrace=1"
+    "LSAN_OPTIONS=print_suppressions=0:suppressions='${PROJECT_SOURCE_DIR}/tests/support/leaks.supp'")
   set_tests_properties("${name}" PROPERTIES
     LABELS "${arg_LABELS}"
     TIMEOUT ${timeout}
     PROCESSORS ${processors}
-    ENVIRONMENT "ZERO_BIN_DIR=${CMAKE_RUNTIME_OUTPUT_DIRECTORY};UBSAN_OPTIONS=print_stacktrace=1")
+    ENVIRONMENT "${environment}")
 endfunction()
 
 # tests/unit/kernels/update_test.cpp becomes unit.kernels.update

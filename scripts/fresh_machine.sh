@@ -31,7 +31,7 @@ fi
 
 root=$(mktemp -d)
 clean_up() {
-  umount "$root/proc" 2>/dev/null || true
+  umount "$root/dev/shm" "$root/sys" "$root/proc" 2>/dev/null || true
   if ((keep)); then echo "kept: $root"; else rm -rf --one-file-system "$root"; fi
 }
 trap clean_up EXIT
@@ -43,6 +43,10 @@ chmod 755 "$root"
 debootstrap --variant=minbase bookworm "$root" "$mirror"
 apt-config dump | grep -iE '^Acquire::[a-z]+::proxy' >"$root/etc/apt/apt.conf.d/90proxy" || true
 mount -t proc proc "$root/proc"
+# What every running Debian has beside it; MPI looks for processors and for shared memory there.
+mount --bind /sys "$root/sys"
+mkdir -p "$root/dev/shm"
+mount -t tmpfs tmpfs "$root/dev/shm"
 
 # inside COMMAND...: in the new root, as the chosen user, in the clone.
 user=root
