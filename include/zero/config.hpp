@@ -27,7 +27,8 @@
 #endif
 
 // 1 where the AVX2 and AVX-512 kernels can be compiled (they are chosen at run time, so no
-// instruction-set flag is needed); 0 where only the scalar kernels exist.
+// instruction-set flag is needed); 0 where only the scalar kernels exist, and where nvcc compiles
+// for a GPU, which has no such vectors.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDA_ARCH__)
 #define ZERO_HAS_X86_KERNELS 1
 #else

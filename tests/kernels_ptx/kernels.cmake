@@ -89,6 +89,14 @@ if(TARGET zero_cuda)
 endif()
 zero_add_cuda_test(kernels_ptx.links_without_nvcc $<TARGET_FILE:zero_uses_kernels>)
 
+# A program that has nvcc compile all of it; that it compiles is the test.
+if(TARGET zero_cuda)
+  add_library(zero_engine_in_cuda_file OBJECT "${zero_kernel_tests}/engine_in_cuda_file.cu")
+  set_target_properties(zero_engine_in_cuda_file PROPERTIES CUDA_STANDARD 20)
+  target_compile_options(zero_engine_in_cuda_file PRIVATE "SHELL:-Werror all-warnings")
+  target_link_libraries(zero_engine_in_cuda_file PRIVATE zero::cuda)
+endif()
+
 # One visible line where the toolkit is missing; a failure where it must not be.
 get_property(zero_cuda_tests GLOBAL PROPERTY zero_cuda_tests)
 list(LENGTH zero_cuda_tests zero_cuda_test_count)

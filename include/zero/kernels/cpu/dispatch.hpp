@@ -4,6 +4,7 @@
 #include <concepts>
 #include <string>
 
+#include <zero/config.hpp>
 #include <zero/error.hpp>
 #include <zero/kernels/cpu/avx2.hpp>
 #include <zero/kernels/cpu/avx512.hpp>
@@ -20,7 +21,7 @@ template <class Kernel>
   kernel.template run<scalar_ops<float>>();
 }
 
-#if defined(__x86_64__)
+#if ZERO_HAS_X86_KERNELS
 template <class Kernel>
 [[gnu::flatten, gnu::target("avx2,fma,f16c")]] inline void run_avx2(const Kernel& kernel) {
   kernel.template run<avx2_ops>();
@@ -41,7 +42,7 @@ void run(isa path, const Kernel& kernel) {
   if (path != instruction_set() && !is_supported(path)) {
     throw usage_error("kernels: " + std::string(isa_name(path)) + " is not on this CPU");
   }
-#if defined(__x86_64__)
+#if ZERO_HAS_X86_KERNELS
   if (path == isa::avx512)
     return run_avx512(kernel);
   if (path == isa::avx2)
