@@ -15,7 +15,7 @@ endif()
 add_test(NAME kernels_ptx.missing_instantiation
   COMMAND "${ZERO_PYTHON}" "${zero_kernel_tests}/missing_instantiation.py"
     "${CMAKE_CXX_COMPILER}" "${PROJECT_SOURCE_DIR}/include")
-zero_set_test_properties(kernels_ptx.missing_instantiation LABELS kernel_host)
+zero_set_test_properties(kernels_ptx.missing_instantiation LABELS kernel_host TIMEOUT 180)
 
 # Adds a test that needs the toolkit. Where there is none it is only counted.
 function(zero_add_cuda_test name)
