@@ -26,6 +26,7 @@ struct cuda_operation {
   std::uint64_t sequence = 0;
   clock::time_point start = {};
   clock::time_point deadline = {};
+  bool is_captured = false;  // into a graph: its event must not be asked
 
   double elapsed_seconds() const noexcept {
     return std::chrono::duration<double>(clock::now() - start).count();

@@ -35,8 +35,9 @@ class threads_state {
   /// Doubles that an all-reduce sums at a time, so that it allocates nothing.
   static constexpr std::uint64_t scratch_elements = 512;
 
-  threads_state(int size, std::chrono::nanoseconds timeout)
-      : slots_(static_cast<std::size_t>(size)), timeout_(timeout) {
+  /// `backend` is what errors name; static storage.
+  threads_state(int size, std::chrono::nanoseconds timeout, std::string_view backend = "threads")
+      : slots_(static_cast<std::size_t>(size)), timeout_(timeout), backend_(backend) {
     for (slot& s : slots_) {
       s.pointers = std::make_unique<std::byte[]>(slots_.size() * sizeof(void*));
       s.scratch.resize(scratch_elements);
@@ -118,18 +119,32 @@ class threads_state {
     if (entries_ == entry) throw_failure(rank, call, start);
   }
 
-  /// Second half: returns when all ranks have come here.
-  void meet() noexcept {
+  /// Second half: returns when all ranks have come here. Says to all of them alike whether the world
+  /// was still whole then.
+  bool meet() noexcept {
     std::unique_lock lock(mutex_);
     if (++left_ == size()) {
       left_ = 0;
       ++exits_;
+      was_whole_ = failed_ == failure_kind::none;
       wake_.notify_all();
-      return;
+      return was_whole_;
     }
     const auto exit = exits_;
     while (exits_ == exit) wake_.wait(lock);
+    return was_whole_;
   }
+
+  /// For backends whose work between the halves can fail after all: they abort, still meet, and
+  /// where meet() says so, every rank throws here.
+  [[noreturn]] void throw_abort(int rank, collective_call call, clock::time_point start) {
+    const std::lock_guard lock(mutex_);
+    call.sequence = at(rank).next_sequence - 1;
+    throw_failure(rank, call, start);
+  }
+
+  /// Of this rank's next call; for the rank itself.
+  std::uint64_t next_sequence(int rank) const noexcept { return at(rank).next_sequence; }
 
   // The members below may be used between the two halves.
 
@@ -151,6 +166,23 @@ class threads_state {
 
   /// Slots through which `split` exchanges colors and the new worlds.
   int& color(int rank) noexcept { return at(rank).color; }
+
+  /// The ranks of one color, in rank order, as `rank` sees them.
+  struct part {
+    int leader = -1;  ///< the first of them
+    int members = 0;
+    int rank = 0;  ///< of `rank` among them
+  };
+  part part_of(int rank) const noexcept {
+    part own;
+    for (int peer = 0; peer < size(); ++peer) {
+      if (at(peer).color != at(rank).color) continue;
+      if (own.leader < 0) own.leader = peer;
+      if (peer < rank) ++own.rank;
+      ++own.members;
+    }
+    return own;
+  }
   std::shared_ptr<threads_state>& offspring(int rank) noexcept { return at(rank).offspring; }
 
  private:
@@ -213,7 +245,7 @@ class threads_state {
 
   [[noreturn]] void throw_failure(int rank, const collective_call& call,
                                   clock::time_point start) const {
-    communicator_failure where{.backend = "threads",
+    communicator_failure where{.backend = std::string(backend_),
                                .rank = rank,
                                .peer = failed_rank_,
                                .operation = std::string(call.operation),
@@ -232,6 +264,7 @@ class threads_state {
 
   std::vector<slot> slots_;
   std::chrono::nanoseconds timeout_;
+  std::string_view backend_;
 
   std::mutex mutex_;
   std::condition_variable wake_;
@@ -240,6 +273,7 @@ class threads_state {
   int first_rank_ = 0;
   std::uint64_t entries_ = 0;
   std::uint64_t exits_ = 0;
+  bool was_whole_ = true;  // at the latest exit
 
   failure_kind failed_ = failure_kind::none;
   int failed_rank_ = -1;

@@ -179,22 +179,14 @@ class threads_communicator {
     call.operation = "split";
     state_->color(rank_) = color;
     state_->enter(rank_, call, nullptr);
-    int leader = -1;
-    int members = 0;
-    int new_rank = 0;
-    for (int peer = 0; peer < size(); ++peer) {
-      if (state_->color(peer) != color) continue;
-      if (leader < 0) leader = peer;
-      if (peer < rank_) ++new_rank;
-      ++members;
-    }
-    if (leader == rank_) found_offspring(members);
+    const auto part = state_->part_of(rank_);
+    if (part.leader == rank_) found_offspring(part.members);
     state_->meet();
-    auto child = state_->offspring(leader);
+    auto child = state_->offspring(part.leader);
     state_->meet();
     state_->offspring(rank_).reset();
     if (!child) throw error("zero::threads_communicator::split: out of memory");
-    return {std::move(child), new_rank};
+    return {std::move(child), part.rank};
   }
 
  private:
