@@ -52,6 +52,17 @@ class first_failure {
     }
   }
 
+  struct cause {
+    failure_kind kind;
+    int peer;
+    std::string reason;
+  };
+  /// Requires: has_failed().
+  cause first() const {
+    const std::lock_guard lock(mutex_);
+    return {kind_.load(std::memory_order_relaxed), peer_, reason_};
+  }
+
   static failure_kind kind_of(const communicator_error& error) noexcept {
     if (dynamic_cast<const mismatch_error*>(&error) != nullptr) return failure_kind::mismatch;
     if (dynamic_cast<const timeout_error*>(&error) != nullptr) return failure_kind::timeout;
