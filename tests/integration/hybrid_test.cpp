@@ -175,7 +175,7 @@ TEST_CASE("the norm of replicas counts once") {
   options.arguments = {.lr = 0.01, .clip = 0.5};
   for (const stage_kind stage : sharding_stages) {
     CAPTURE(name_of(stage));
-    const engine_choice choice = with_stage(precision_kind::fp32, stage);
+    const engine_choice choice = with_stage(precision_kind::bf16_mixed, stage);
     const trained_state flat = train(choice, 4, layout, options);
     const trained_state grouped = train_grouped(choice, {2, 2}, layout, options);
     for (std::size_t step = 0; step < flat.norms.size(); ++step) {
@@ -210,12 +210,12 @@ TEST_CASE("a gradient that is not finite in one group skips the step in all") {
 
 TEST_CASE("fault_R9 ranks of different groups that disagree all get the same error") {
   SECTION("about the arguments of a step") {
-    const auto errors =
-        on_groups(with_stage(precision_kind::fp32, stage_kind::stage2), {2, 2}, sample_layout(),
-                  test_settings(), {}, [](any_engine& engine, auto&, auto&, int rank) {
-                    run_micro_batch(engine, [](const tensor_info&, std::uint64_t) { return 1.0F; });
-                    return error_of([&] { engine.step({.lr = rank == 3 ? 0.1 : 0.01}); });
-                  });
+    const auto errors = on_groups(
+        with_stage(precision_kind::bf16_mixed, stage_kind::stage2), {2, 2}, sample_layout(),
+        test_settings(), {}, [](any_engine& engine, auto&, auto&, int rank) {
+          run_micro_batch(engine, [](const tensor_info&, std::uint64_t) { return 1.0F; });
+          return error_of([&] { engine.step({.lr = rank == 3 ? 0.1 : 0.01}); });
+        });
     for (const rank_error& error : errors) {
       CHECK(error.kind == outcome::mismatch);
       CHECK(error.says("different arguments"));
@@ -232,8 +232,8 @@ TEST_CASE("fault_R9 ranks of different groups that disagree all get the same err
       const unit_id unit = layout.add_unit("unit");
       layout.add_tensor(unit, "weight", {differs ? 6U : 3U, differs ? 2U : 4U});
       return error_of([&] {
-        make_engine(with_stage(precision_kind::fp32, stage_kind::stage3), communicator.counter,
-                    layout);
+        make_engine(with_stage(precision_kind::bf16_mixed, stage_kind::stage3),
+                    communicator.counter, layout);
       });
     });
     for (const rank_error& error : errors) {
@@ -254,7 +254,7 @@ TEST_CASE("fault_R3 a rank that throws in one group ends all groups") {
       metered_threads world(threads);
       grouped_threads grouped(world, 2);
       rank_communicator communicator(grouped);
-      const auto engine = make_engine(with_stage(precision_kind::fp32, stage_kind::stage3),
+      const auto engine = make_engine(with_stage(precision_kind::bf16_mixed, stage_kind::stage3),
                                       communicator.counter, sample_layout());
       engine->initialize(initial_values);
       if (threads.rank() == 1) {
@@ -283,7 +283,7 @@ TEST_CASE("a group size that does not divide the ranks, or a stage without shard
     hybrid grouped(threads, 3);
     rank_communicator communicator(grouped);
     const rank_error error = error_of([&] {
-      make_engine(with_stage(precision_kind::fp32, stage_kind::stage0), communicator.counter,
+      make_engine(with_stage(precision_kind::bf16_mixed, stage_kind::stage0), communicator.counter,
                   sample_layout());
     });
     if (error.kind != outcome::usage || !error.says("stage 0")) text += error.text;
