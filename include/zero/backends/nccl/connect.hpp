@@ -20,7 +20,6 @@
 #include <zero/detail/cuda_operations.hpp>
 #include <zero/detail/first_failure.hpp>
 #include <zero/error.hpp>
-#include <zero/rendezvous/error.hpp>
 #include <zero/rendezvous/store.hpp>
 
 namespace zero::detail {

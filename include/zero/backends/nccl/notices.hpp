@@ -12,7 +12,6 @@
 
 #include <zero/detail/collective_call.hpp>
 #include <zero/detail/first_failure.hpp>
-#include <zero/rendezvous/error.hpp>
 #include <zero/rendezvous/store.hpp>
 
 namespace zero::detail {
