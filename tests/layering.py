@@ -20,7 +20,7 @@ TOP_LEVEL = {
     "L6": ("checkpoint",),
 }
 FOLDERS = {"numeric": "L0", "optimizers": "L1", "kernels": "kernels", "backends": "backends",
-           "rendezvous": "rendezvous", "adapters": "L6", "detail": "detail"}
+           "rendezvous": "rendezvous", "cuda": "cuda", "adapters": "L6", "detail": "detail"}
 BELOW = {
     "L0": {"L0"},
     "L1": {"L0", "L1"},
@@ -28,11 +28,14 @@ BELOW = {
     "kernels": {"L0", "L1", "kernels"},
     "backends": {"L0", "L1"},
     "rendezvous": {"L0", "L1", "rendezvous"},
+    # Handles of the CUDA runtime, and its memory as a memory_resource.
+    "cuda": {"L0", "L1", "L2", "cuda"},
     "L4": {"L0", "L1", "L2", "L4"},
     "L5": {"L0", "L1", "L2", "kernels", "L4"},
-    "L6": {"L0", "L1", "L2", "kernels", "backends", "rendezvous", "L4", "L5", "L6"},
+    "L6": {"L0", "L1", "L2", "kernels", "backends", "rendezvous", "cuda", "L4", "L5", "L6"},
 }
 HEAVY = {"iostream", "format", "regex", "random", "filesystem"}
+CUDA_BACKENDS = {"nccl", "cuda_threads"}
 DECORATORS = {"metered", "delaying", "faulty", "hybrid", "overlapped"}
 # These measure; a figure they took from the formulas would prove nothing.
 MEASURING = ("zero/backends/metered.hpp", "zero/ledger.hpp", "zero/memory.hpp")
@@ -88,6 +91,8 @@ def may_include(header, name):
     if layer == "backends":
         if other == "backends":
             return stem_of(header) == stem_of(name)
+        if other == "cuda":
+            return stem_of(header) in CUDA_BACKENDS
         # It cuts shards among replicas and rounds sums, which is done in one place each.
         if stem_of(header) == "hybrid":
             return name in ("zero/partition.hpp", "zero/kernels/cast.hpp")
@@ -111,7 +116,7 @@ def may_include_foreign(header, name):
         return stem_of(header) not in DECORATORS | {"threads", "self"}
     if layer == "kernels":
         return name in ("immintrin.h", "cpuid.h") or header.startswith("zero/kernels/cuda/")
-    return layer in ("rendezvous", "L6") and header != "zero/adapters/any_communicator.hpp"
+    return layer in ("rendezvous", "cuda", "L6") and header != "zero/adapters/any_communicator.hpp"
 
 
 def check_layers(headers):

@@ -15,7 +15,7 @@ zero_set_test_properties(source.layering_detects LABELS static)
 # Each header alone, and all of them together in two translation units.
 # Those of a third party are checked where it was found, with its include folders.
 set(header_names)
-foreach(target IN ITEMS zero zero_rendezvous zero_gloo zero_mpi)
+foreach(target IN ITEMS zero zero_rendezvous zero_gloo zero_mpi zero_cuda zero_nccl_headers)
   if(NOT TARGET ${target})
     continue()
   endif()
@@ -23,6 +23,9 @@ foreach(target IN ITEMS zero zero_rendezvous zero_gloo zero_mpi)
   set(third_party_dirs)
   if(target STREQUAL "zero_mpi")
     set(third_party_dirs ${MPI_CXX_INCLUDE_DIRS})
+  elseif(target MATCHES "cuda|nccl")
+    set(third_party_dirs ${CUDAToolkit_INCLUDE_DIRS} ${ZERO_NCCL_INCLUDE_DIR})
+    list(FILTER header_files INCLUDE REGEX "\\.hpp$")  # device code is compiled by nvcc elsewhere
   endif()
   foreach(header IN LISTS header_files)
     cmake_path(RELATIVE_PATH header BASE_DIRECTORY "${include_dir}")
