@@ -178,11 +178,13 @@ TEST_CASE("R12 a rank that is missing at the deadline is named by all others") {
     for (const int missing : {0, 2}) {
       const auto all = endings(where, 3, [&](int rank) {
         if (rank == missing) return 0.0;
-        return meet_and_sum(ranks, where.open(rank, 3, short_wait), rank, 3, short_wait);
+        // Rank 0 gathers the others; they have to be there still when it says who is missing.
+        const auto wait = rank == 0 ? short_wait : 2 * short_wait;
+        return meet_and_sum(ranks, where.open(rank, 3, wait), rank, 3, wait);
       });
       check_failed(
           all, missing == 0 ? std::initializer_list<int>{1, 2} : std::initializer_list<int>{0, 1},
-          std::to_string(missing), short_wait);
+          std::to_string(missing), 2 * short_wait);
     }
   });
 }
