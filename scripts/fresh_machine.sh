@@ -43,7 +43,9 @@ chmod 755 "$root"
 debootstrap --variant=minbase bookworm "$root" "$mirror"
 apt-config dump | grep -iE '^Acquire::[a-z]+::proxy' >"$root/etc/apt/apt.conf.d/90proxy" || true
 mount -t proc proc "$root/proc"
-# What every running Debian has beside it; MPI looks for processors and for shared memory there.
+# What every running Debian has beside it: MPI looks for processors and for shared memory, and
+# somebody, an installer or a container's runtime, has written down who localhost is.
+printf '127.0.0.1 localhost\n::1 localhost\n' >"$root/etc/hosts"
 mount --bind /sys "$root/sys"
 mkdir -p "$root/dev/shm"
 mount -t tmpfs tmpfs "$root/dev/shm"
