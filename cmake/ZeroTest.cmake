@@ -72,6 +72,7 @@ function(zero_set_test_properties name)
     LABELS "${arg_LABELS}"
     TIMEOUT ${timeout}
     PROCESSORS ${processors}
+    SKIP_RETURN_CODE 77
     ENVIRONMENT "${environment}")
 endfunction()
 
