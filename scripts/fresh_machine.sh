@@ -31,6 +31,7 @@ fi
 
 root=$(mktemp -d)
 clean_up() {
+  umount --recursive "$root/run/netns" 2>/dev/null || true
   umount "$root/dev/shm" "$root/sys" "$root/proc" 2>/dev/null || true
   if ((keep)); then echo "kept: $root"; else rm -rf --one-file-system "$root"; fi
 }
