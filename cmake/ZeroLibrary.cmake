@@ -11,7 +11,7 @@ set(zero_third_party_headers
   "kernels/cuda/.*"
   "cuda/.*"
   "detail/cuda_operations"
-  "adapters/(thrust|libtorch)")
+  "adapters/(thrust|libtorch)(/.*)?")
 list(JOIN zero_third_party_headers "|" zero_third_party_headers)
 list(FILTER zero_headers EXCLUDE REGEX "/zero/(${zero_third_party_headers})\\.hpp$")
 

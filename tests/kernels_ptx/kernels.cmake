@@ -97,6 +97,8 @@ if(TARGET zero_cuda)
   target_link_libraries(zero_engine_in_cuda_file PRIVATE zero::cuda)
 endif()
 
+include("${zero_kernel_tests}/thrust.cmake")
+
 # One visible line where the toolkit is missing; a failure where it must not be.
 get_property(zero_cuda_tests GLOBAL PROPERTY zero_cuda_tests)
 list(LENGTH zero_cuda_tests zero_cuda_test_count)
