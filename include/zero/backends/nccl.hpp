@@ -33,9 +33,13 @@ namespace zero {
 /// of its own and rounds on the way, so results are not bitwise those of other backends.
 ///
 /// A thread per communicator watches for errors, deadlines and peers that gave up; what it finds
-/// ends the kernels of NCCL, so that streams and hosts go on, and every later call throws. Who
-/// waits for a stream on the host calls `synchronize`, which throws what a bare
-/// cudaStreamSynchronize would hide.
+/// ends the kernels of NCCL, so that streams and hosts go on, and every later collective throws.
+/// The error names the oldest collective that the device had not finished, whoever finds it; what
+/// was done before stays good, and waits for that do not throw. Who waits for a stream on the host
+/// calls `synchronize`, which throws what a bare cudaStreamSynchronize would hide.
+///
+/// A call that throws returns the buffers of all collectives, as soon as NCCL has let go of them.
+/// The destructor lets what is in the stream come to its end, by its deadline.
 ///
 /// Collective: every operation but rank, size, device, synchronize, abort, claim and unclaim; all
 /// ranks, same order, one call at a time per rank, and no NCCL calls on the same device meanwhile.
@@ -62,7 +66,7 @@ class nccl_communicator {
   /// Collective: all ranks, in the same order where several communicators use one store.
   /// Throws: usage_error for a wrong rank or option; nccl_error without a GPU, and for an NCCL that
   /// is too old; timeout_error that names the ranks that did not come before setup_timeout;
-  /// aborted_error where a peer failed; communicator_error with NCCL's text.
+  /// aborted_error where a peer failed; communicator_error with NCCL's text; rendezvous_error.
   template <Store S>
   nccl_communicator(S& store, int rank, int size, const nccl_options& options = {})
       : session_(detail::nccl_connector(shared(store), rank, size, options).connect()) {}
@@ -74,14 +78,15 @@ class nccl_communicator {
 
   /// Ends what is in flight on every rank, here and in the parts split from it. Any thread, any
   /// number of times; the first reason is kept. Never blocks: peers learn of it within about two
-  /// watch intervals.
+  /// watch intervals, and have a second to finish what this rank has finished.
   void abort(std::string_view reason) noexcept { session_->abort(reason); }
 
   bool claim() noexcept { return session_->claim(); }
   void unclaim() noexcept { session_->unclaim(); }
 
   /// Blocks the host until all that the queue holds is done.
-  /// Throws: what went wrong with this communicator; timeout_error after its timeout.
+  /// Throws: what a collective of this communicator or of its parts was lost by, named after that
+  /// collective; timeout_error after its timeout.
   void synchronize(queue on) { session_->synchronize(on); }
 
   /// Rank r receives the sum over ranks of shard r.
@@ -152,7 +157,7 @@ class nccl_communicator {
       detail::throw_misuse(backend_name(), rank(), "split",
                            "the color " + std::to_string(color) + " is below 0");
     }
-    return nccl_communicator(detail::split_nccl(*session_, color));
+    return nccl_communicator(detail::split_nccl(session_, color));
   }
 
  private:

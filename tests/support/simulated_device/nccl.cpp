@@ -8,15 +8,20 @@
 #include <nccl.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/simulated_device/arithmetic.hpp"
 #include "support/simulated_device/machine.hpp"
+#include "support/simulated_device/nccl_running_device.hpp"
 #include "support/simulated_device/nccl_world.hpp"
 
 using zero::test::simulated::machine;
@@ -99,40 +104,6 @@ ncclResult_t finish_call(machine& m, ncclComm* comm) {
   if (comm->is_blocking || m.random(2) == 0) return ncclSuccess;
   comm->busy_polls = 1 + static_cast<int>(m.random(2));
   return ncclInProgress;
-}
-
-std::size_t output_count(const request& r, int size) {
-  return r.what == kind::all_gather ? r.count * static_cast<std::size_t>(size) : r.count;
-}
-
-/// The result of one rank, from the inputs as they are now.
-std::vector<std::byte> compute(machine& m, const collective& c, int rank) {
-  const request& own = *c.requests[static_cast<std::size_t>(rank)];
-  const std::size_t bytes = own.count * element_bytes(own.type);
-  std::vector<std::byte> result(output_count(own, static_cast<int>(c.requests.size())) *
-                                element_bytes(own.type));
-  if (bytes == 0) return result;
-  if (own.what == kind::broadcast) {
-    std::memcpy(result.data(), c.requests[static_cast<std::size_t>(own.root)]->in, bytes);
-    return result;
-  }
-  const std::size_t offset =
-      own.what == kind::reduce_scatter ? static_cast<std::size_t>(rank) * bytes : 0;
-  std::vector<term> terms;
-  for (std::size_t peer = 0; peer < c.requests.size(); ++peer) {
-    const request& other = *c.requests[peer];
-    if (own.what == kind::all_gather) {
-      std::memcpy(result.data() + peer * bytes, other.in, bytes);
-    } else {
-      terms.push_back({other.in + offset, other.is_scaled, other.scale});
-    }
-  }
-  if (!terms.empty()) {
-    const auto first =
-        m.options().nccl_sums_as_tree ? tree_order : static_cast<int>(m.random(terms.size()));
-    sum(own.type, terms, first, result.data(), own.count);
-  }
-  return result;
 }
 
 void enqueue(machine& m, stream& s, ncclComm* comm, const request& r) {
@@ -246,6 +217,22 @@ void retire(machine& m, ncclComm* comm) {
   m.note_change();
 }
 
+void run_device(const std::atomic<bool>& is_over) {
+  auto& m = machine::instance();
+  while (!is_over) {
+    bool is_idle = true;
+    {
+      const auto lock = m.lock();
+      for (std::uint64_t left = 1 + m.random(16); left > 0 && m.step(); --left) is_idle = false;
+    }
+    if (is_idle) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
 }  // namespace
 
 void reset_nccl() {
@@ -255,6 +242,13 @@ void reset_nccl() {
 }  // namespace zero::test::simulated
 
 using namespace zero::test::simulated;
+
+zero::test::running_device::running_device() : thread_([this] { run_device(is_over_); }) {}
+
+zero::test::running_device::~running_device() {
+  is_over_ = true;
+  thread_.join();
+}
 
 extern "C" {
 

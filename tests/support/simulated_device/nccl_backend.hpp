@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <catch2/catch.hpp>
+
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -12,13 +14,16 @@
 
 #include "support/any_ranks.hpp"
 #include "support/simulated_device/host_view.hpp"
+#include "support/simulated_device/nccl_running_device.hpp"
 #include "support/simulated_device/run_rank.hpp"
 #include "support/simulated_device/simulated_device.hpp"
 
 namespace zero::test {
 
 /// NCCL on a simulated device for each rank, as a fixture of tests/conformance. Ranks are threads.
-struct nccl_backend {
+/// Catch's --rng-seed gives other seeds.
+template <bool IsChecked>
+struct basic_nccl_backend {
   static std::string name() { return "nccl"; }
   static std::vector<int> sizes() { return {1, 2, 3, 4, 8}; }
 
@@ -27,15 +32,16 @@ struct nccl_backend {
     nccl_options settings;
     settings.timeout = options.timeout;
     settings.watch_interval = std::chrono::milliseconds(10);
-    settings.checked_order = true;
+    settings.checked_order = IsChecked;
     return run_with(size, settings, function);
   }
 
   template <class Function>
   static auto run_with(int size, const nccl_options& settings, Function function) {
-    const simulated_device device({.seed = static_cast<std::uint64_t>(size),
+    const simulated_device device({.seed = static_cast<std::uint64_t>(size) + Catch::rngSeed(),
                                    .devices = size,
                                    .patience = std::chrono::seconds(20)});
+    const running_device running;
     return run_on(size, settings, function);
   }
 
@@ -53,5 +59,8 @@ struct nccl_backend {
         });
   }
 };
+
+using nccl_backend = basic_nccl_backend<true>;
+using unchecked_nccl_backend = basic_nccl_backend<false>;
 
 }  // namespace zero::test

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "support/simulated_device/arithmetic.hpp"
+#include "support/simulated_device/machine.hpp"
 
 // Communicators and collectives of the simulated NCCL; only its own source includes this.
 
@@ -103,6 +104,40 @@ inline void spoil_output(const request& r, int rank, int size) {
         r.what == kind::reduce_scatter ? r.in + static_cast<std::size_t>(rank) * bytes : r.in;
     if (out != own_input && bytes != 0) std::memset(out, 0x7B, bytes);
   }
+}
+
+inline std::size_t output_count(const request& r, int size) {
+  return r.what == kind::all_gather ? r.count * static_cast<std::size_t>(size) : r.count;
+}
+
+/// The result of one rank, from the inputs as they are now.
+inline std::vector<std::byte> compute(machine& m, const collective& c, int rank) {
+  const request& own = *c.requests[static_cast<std::size_t>(rank)];
+  const std::size_t bytes = own.count * element_bytes(own.type);
+  std::vector<std::byte> result(output_count(own, static_cast<int>(c.requests.size())) *
+                                element_bytes(own.type));
+  if (bytes == 0) return result;
+  if (own.what == kind::broadcast) {
+    std::memcpy(result.data(), c.requests[static_cast<std::size_t>(own.root)]->in, bytes);
+    return result;
+  }
+  const std::size_t offset =
+      own.what == kind::reduce_scatter ? static_cast<std::size_t>(rank) * bytes : 0;
+  std::vector<term> terms;
+  for (std::size_t peer = 0; peer < c.requests.size(); ++peer) {
+    const request& other = *c.requests[peer];
+    if (own.what == kind::all_gather) {
+      std::memcpy(result.data() + peer * bytes, other.in, bytes);
+    } else {
+      terms.push_back({other.in + offset, other.is_scaled, other.scale});
+    }
+  }
+  if (!terms.empty()) {
+    const auto first =
+        m.options().nccl_sums_as_tree ? tree_order : static_cast<int>(m.random(terms.size()));
+    sum(own.type, terms, first, result.data(), own.count);
+  }
+  return result;
 }
 
 }  // namespace zero::test::simulated

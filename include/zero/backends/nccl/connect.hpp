@@ -29,22 +29,22 @@ namespace zero::detail {
 /// Whatever fails here on one rank is published, so that the others do not wait until the deadline.
 class nccl_connector {
  public:
-  /// Throws: usage_error, nccl_error, cuda_error: what can be said without peers.
+  /// Throws: usage_error, rendezvous_error.
   nccl_connector(any_store store, int rank, int size, const nccl_options& options)
       : options_(effective_nccl_options(options)),
         rank_(checked(rank, size)),
         size_(size),
-        version_(require_nccl()),
-        device_(usable_device()),
         notices_(store, next_nccl_prefix(store, rank), rank, size) {}
 
+  /// Throws: nccl_error, cuda_error, rendezvous_error, communicator_error.
   std::shared_ptr<nccl_session> connect() {
     try {
+      const int version = require_nccl();
+      const int device = usable_device();
       notices_.announce_arrival();
-      const ncclUniqueId id = meet();
-      const ncclComm_t comm = connect_with(id);
+      const ncclComm_t comm = connect_with(meet());
       try {
-        return std::make_shared<nccl_session>(comm, notices_, rank_, size_, device_, version_,
+        return std::make_shared<nccl_session>(comm, notices_, rank_, size_, device, version,
                                               options_);
       } catch (...) {
         ncclCommAbort(comm);
@@ -52,8 +52,11 @@ class nccl_connector {
       }
     } catch (const aborted_error&) {
       throw;  // it came from a peer, which has published it
+    } catch (const communicator_error& e) {
+      notices_.publish_failure({{failure_kind::aborted, rank_, e.reason()}});
+      throw;
     } catch (const std::exception& e) {
-      notices_.publish_failure({failure_kind::aborted, rank_, e.what()});
+      notices_.publish_failure({{failure_kind::aborted, rank_, e.what()}});
       throw;
     }
   }
@@ -137,7 +140,7 @@ class nccl_connector {
 
   void look_for_failure() {
     const auto peer = notices_.published_failure();
-    if (peer) throw aborted_error(peer->reason, where(peer->peer));
+    if (peer) throw aborted_error(peer->cause.reason, where(peer->cause.peer));
   }
 
   [[noreturn]] void time_out() {
@@ -164,38 +167,38 @@ class nccl_connector {
   nccl_options options_;
   int rank_;
   int size_;
-  int version_;
-  int device_;
   nccl_notices notices_;
   clock::time_point start_ = clock::now();
   clock::time_point deadline_ = start_ + options_.setup_timeout;
 };
 
 /// The part of the ranks that gave the same color, in rank order.
-inline std::shared_ptr<nccl_session> split_nccl(nccl_session& whole, int color) {
+inline std::shared_ptr<nccl_session> split_nccl(const std::shared_ptr<nccl_session>& whole,
+                                                int color) {
   cuda_operation operation;
-  const ncclComm_t comm = whole.split(color, operation);
+  const ncclComm_t comm = whole->split(color, operation);
+  std::shared_ptr<nccl_session> part;
   try {
     int rank = 0;
     int size = 0;
     for (const ncclResult_t result : {ncclCommUserRank(comm, &rank), ncclCommCount(comm, &size)}) {
       if (result == ncclSuccess) continue;
       throw communicator_error(describe_nccl("ncclCommCount", result, comm),
-                               operation.where("nccl", whole.rank()));
+                               operation.where("nccl", whole->rank()));
     }
-    nccl_notices notices(whole.notices().store(),
-                         whole.notices().prefix() + "/part/" + std::to_string(operation.sequence) +
+    nccl_notices notices(whole->notices().store(),
+                         whole->notices().prefix() + "/part/" + std::to_string(operation.sequence) +
                              '/' + std::to_string(color),
                          rank, size);
-    const cuda_device_guard guard(whole.device());
-    auto part = std::make_shared<nccl_session>(comm, std::move(notices), rank, size, whole.device(),
-                                               whole.version(), whole.options());
-    whole.adopt(part);
-    return part;
+    const cuda_device_guard guard(whole->device());
+    part = std::make_shared<nccl_session>(comm, std::move(notices), rank, size, whole->device(),
+                                          whole->version(), whole->options(), whole);
   } catch (...) {
     ncclCommAbort(comm);
     throw;
   }
+  whole->adopt(part);
+  return part;
 }
 
 }  // namespace zero::detail

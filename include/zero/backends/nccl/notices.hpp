@@ -33,37 +33,54 @@ class nccl_notices {
   /// Throws: rendezvous_timeout_error.
   std::string id(store_deadline deadline) { return store_.get(key("id"), deadline); }
 
-  /// "1, 3": the ranks that have not announced themselves, and the first of them.
+  /// "1, 3": the ranks that have not announced themselves, and the first of them, -1 for none.
   std::pair<std::string, int> missing_ranks() {
-    short_list missing;
-    int first = -1;
-    for (int peer = 0; peer < size_; ++peer) {
-      if (store_.contains(arrival(peer))) continue;
-      missing.add(std::to_string(peer));
-      if (first < 0) first = peer;
-    }
-    return {missing.text(), first};
+    return missing([this](int peer) { return arrival(peer); });
+  }
+  /// The same, of those that have not published their call with this number.
+  std::pair<std::string, int> missing_calls(std::uint64_t sequence) {
+    return missing([this, sequence](int peer) { return call_key(sequence, peer); });
   }
 
+  struct failure {
+    first_failure::cause cause;
+    std::uint64_t finished = 0;  ///< collectives that were done on the rank that failed
+    bool is_inherited = false;   ///< from the communicator that this one was split from
+  };
+
   /// The first failure stands; a store that is gone has nobody left to tell.
-  void publish_failure(const first_failure::cause& cause) noexcept {
+  void publish_failure(const failure& failed) noexcept {
     try {
       if (store_.contains(key("failed"))) return;
-      // A mismatch is one for all ranks; whatever else ends this rank is an abort to its peers.
-      const char kind = cause.kind == failure_kind::mismatch ? 'm' : 'a';
-      store_.set(key("failed"),
-                 std::to_string(cause.peer) + ' ' + kind + cause.reason.substr(0, reason_bytes));
+      // Where nobody is to blame this rank is the one to ask.
+      const bool is_known = failed.cause.peer >= 0;
+      const int peer = is_known ? failed.cause.peer : rank_;
+      // A mismatch is one for all ranks, and so is a rank that all wait for. Whatever else ends
+      // this rank is an abort to its peers.
+      char kind = failed.is_inherited ? 'i' : 'a';
+      if (failed.cause.kind == failure_kind::mismatch) kind = 'm';
+      if (failed.cause.kind == failure_kind::timeout && is_known) kind = 't';
+      store_.set(key("failed"), std::to_string(peer) + ' ' + std::to_string(failed.finished) + ' ' +
+                                    kind + failed.cause.reason.substr(0, reason_bytes));
     } catch (const std::exception&) {  // NOLINT: said above
     }
   }
 
   /// What a peer published, if any. Throws: rendezvous_error.
-  std::optional<first_failure::cause> published_failure() {
+  std::optional<failure> published_failure() {
     if (!store_.contains(key("failed"))) return std::nullopt;
-    auto [peer, text] = parse(store_.get(key("failed"), deadline_in(read_patience)));
-    const bool is_mismatch = !text.empty() && text.front() == 'm';
-    return first_failure::cause{is_mismatch ? failure_kind::mismatch : failure_kind::aborted, peer,
-                                text.empty() ? text : text.substr(1)};
+    const auto [peer, rest] = parse(store_.get(key("failed"), deadline_in(read_patience)));
+    auto [finished, text] = parse(rest);
+    const char kind = text.empty() ? 'a' : text.front();
+    if (!text.empty()) text.erase(0, 1);
+    failure seen;
+    seen.cause = {failure_kind::aborted, static_cast<int>(peer), std::move(text)};
+    seen.finished = static_cast<std::uint64_t>(finished);
+    seen.is_inherited = kind == 'i';
+    if (kind == 'm') seen.cause.kind = failure_kind::mismatch;
+    // The rank that was waited for did not wait itself.
+    if (kind == 't' && peer != rank_) seen.cause.kind = failure_kind::timeout;
+    return seen;
   }
 
   /// This rank took part in the first `collectives` and will in no other.
@@ -79,7 +96,7 @@ class nccl_notices {
   std::optional<std::pair<int, std::uint64_t>> departure() {
     if (!store_.contains(key("left"))) return std::nullopt;
     const auto [peer, count] = parse(store_.get(key("left"), deadline_in(read_patience)));
-    return std::pair{peer, std::uint64_t{std::stoull(count)}};
+    return std::pair{static_cast<int>(peer), std::uint64_t{std::stoull(count)}};
   }
 
   /// Publishes this rank's call and compares those of all: "" when they are equal, else a text that
@@ -112,6 +129,18 @@ class nccl_notices {
     return key("call/" + std::to_string(sequence) + '/' + std::to_string(rank));
   }
 
+  template <class Key>
+  std::pair<std::string, int> missing(Key key_of) {
+    short_list list;
+    int first = -1;
+    for (int peer = 0; peer < size_; ++peer) {
+      if (store_.contains(key_of(peer))) continue;
+      list.add(std::to_string(peer));
+      if (first < 0) first = peer;
+    }
+    return {list.text(), first};
+  }
+
   template <class Check>
   std::string peers_call(std::uint64_t sequence, int peer, store_deadline deadline, Check check) {
     for (;;) {
@@ -125,11 +154,11 @@ class nccl_notices {
     }
   }
 
-  /// "3 something": a rank, and the rest.
-  static std::pair<int, std::string> parse(const std::string& text) {
+  /// "3 something": a number, and the rest.
+  static std::pair<std::int64_t, std::string> parse(const std::string& text) {
     const auto space = text.find(' ');
     if (space == std::string::npos) return {-1, text};
-    return {std::stoi(text.substr(0, space)), text.substr(space + 1)};
+    return {std::stoll(text.substr(0, space)), text.substr(space + 1)};
   }
 
   any_store store_;

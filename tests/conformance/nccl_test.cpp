@@ -77,10 +77,12 @@ std::string nccl_contract(C& comm) {
 std::string violations(bool sums_as_tree, bool checked_order) {
   std::string texts;
   for (const int size : nccl_backend::sizes()) {
-    const simulated_device device({.seed = static_cast<std::uint64_t>(size) + 100,
+    const std::uint64_t seed = static_cast<std::uint64_t>(size) + 100 + Catch::rngSeed();
+    const simulated_device device({.seed = seed,
                                    .devices = size,
                                    .patience = std::chrono::seconds(20),
                                    .nccl_sums_as_tree = sums_as_tree});
+    const running_device running;
     nccl_options settings;
     settings.timeout = std::chrono::seconds(60);
     settings.checked_order = checked_order;
@@ -88,6 +90,7 @@ std::string violations(bool sums_as_tree, bool checked_order) {
         size, settings, [](auto& comm) { return require_empty(nccl_contract(comm)); });
     texts += violation_of(size, result.failed_rank(), [&](int rank) { return result.error(rank); });
     for (const std::string& finding : device.findings()) texts += finding + "\n";
+    if (!texts.empty()) return texts + "seed " + std::to_string(seed);
   }
   return texts;
 }
