@@ -133,6 +133,35 @@ TEST_CASE("what was done before a failure stays good, and what comes after is re
   CHECK(device.findings() == std::vector<std::string>{});
 }
 
+TEST_CASE("what a failing rank has finished gets finished elsewhere before the failure counts") {
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    simulated_device device(machine_of(seed, 2));
+    std::atomic<bool> has_given_up{false};
+    const auto errors = run_ranks(2, quick(), [&](nccl_communicator& comm) {
+      const unique_cuda_stream stream;
+      const auto values = device_ones(3);
+      auto work = comm.all_reduce(values, stream);
+      if (comm.rank() == 1) {
+        work.wait(stream);
+        comm.synchronize(stream);
+        comm.abort("out of data");
+        has_given_up = true;
+      }
+      while (!has_given_up) std::this_thread::yield();
+      work.wait(stream);
+      comm.synchronize(stream);
+      for (;;) comm.all_reduce(values, stream).wait(stream);
+    });
+    for (const rank_error& error : errors) {
+      INFO("seed " << seed << ": " << error.text);
+      CHECK(error.kind == outcome::aborted);
+      CHECK(error.says("out of data"));
+      CHECK(error.where.sequence >= 1);
+    }
+    CHECK(device.findings() == std::vector<std::string>{});
+  }
+}
+
 TEST_CASE("a peer's own words come before those of NCCL about the lost connection") {
   simulated_device device(machine_of(0, 2));
   device.fail({.function = "ncclAllReduce", .code = ncclRemoteError, .host_thread = 0});
