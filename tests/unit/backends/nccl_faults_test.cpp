@@ -232,6 +232,32 @@ TEST_CASE("a rank that never arrives ends in a timeout on the others, and stream
                       [](const rank_error& e) { return e.kind == outcome::timeout; }) >= 1);
 }
 
+TEST_CASE("ranks that compare their calls agree whom they waited for in vain") {
+  simulated_device device(machine_of(0, 3));
+  nccl_options options = quick();
+  options.checked_order = true;
+  options.timeout = std::chrono::seconds(1);
+  std::atomic<bool> is_waiting{false};
+  std::atomic<bool> is_over{false};
+  const auto errors = run_ranks(3, options, [&](nccl_communicator& comm) {
+    if (comm.rank() == 0) is_waiting = true;
+    // The deadline of rank 0 comes first, and rank 2 hears of it before its own.
+    while (comm.rank() == 2 && !is_waiting) std::this_thread::yield();
+    if (comm.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    while (comm.rank() == 1 && !is_over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const rank_error error = error_of([&] { all_reduce_often(comm, 1); });
+    if (comm.rank() == 0) is_over = true;
+    if (error.kind == outcome::returned) throw std::runtime_error("it returned");
+    all_reduce_often(comm, 1);  // says the same again
+  });
+  for (const std::size_t rank : {0U, 1U, 2U}) {
+    INFO("rank " << rank << ": " << errors[rank].text);
+    CHECK(errors[rank].kind == (rank == 1 ? outcome::aborted : outcome::timeout));
+    CHECK(errors[rank].says("waited in vain for rank(s) 1"));
+    CHECK(errors[rank].where.peer == 1);
+  }
+}
+
 TEST_CASE("a dropped handle waits no longer than its deadline, and poisons") {
   simulated_device device(machine_of(3, 2));
   device.never_arrives(1, 0);
