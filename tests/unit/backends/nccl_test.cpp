@@ -197,8 +197,10 @@ TEST_CASE(
       {.function = "cudaEventQuery", .code = cudaErrorStreamCaptureUnsupported, .host_thread = 0});
   const auto errors = run_ranks(2, quick(), [&](nccl_communicator& comm) {
     const unique_cuda_stream stream;
+    const unique_cuda_stream eager;
     if (comm.rank() == 0) device.start_capture(stream.get());
     const auto values = device_ones(1);
+    comm.all_reduce(device_ones(1), eager).wait(eager);  // there is an event to ask for
     { const auto dropped = comm.all_reduce(values, stream); }
     comm.all_reduce(values, stream).wait(stream);
     stream.synchronize();  // that the simulated device runs it at once is another matter
