@@ -9,8 +9,8 @@ set(zero_third_party_headers
   "backends/(gloo|mpi|nccl|cuda_threads)(/.*)?"
   "rendezvous/(tcp_store|tcp_store_server|open_store|detail/tcp_[a-z]+)"
   "kernels/cuda/.*"
-  "cuda/.*"
-  "detail/cuda_operations"
+  "cuda|cuda/.*"
+  "detail/cuda_(executor|operations|reports|update_flow)"
   "adapters/(thrust|libtorch)(/.*)?")
 list(JOIN zero_third_party_headers "|" zero_third_party_headers)
 list(FILTER zero_headers EXCLUDE REGEX "/zero/(${zero_third_party_headers})\\.hpp$")

@@ -16,8 +16,12 @@ if(NOT CUDAToolkit_FOUND OR NOT ZERO_NCCL_INCLUDE_DIR)
 endif()
 
 file(GLOB zero_nccl_headers CONFIGURE_DEPENDS
+  "${PROJECT_SOURCE_DIR}/include/zero/cuda.hpp"
   "${PROJECT_SOURCE_DIR}/include/zero/cuda/*.hpp"
+  "${PROJECT_SOURCE_DIR}/include/zero/detail/cuda_executor.hpp"
   "${PROJECT_SOURCE_DIR}/include/zero/detail/cuda_operations.hpp"
+  "${PROJECT_SOURCE_DIR}/include/zero/detail/cuda_reports.hpp"
+  "${PROJECT_SOURCE_DIR}/include/zero/detail/cuda_update_flow.hpp"
   "${PROJECT_SOURCE_DIR}/include/zero/backends/nccl.hpp"
   "${PROJECT_SOURCE_DIR}/include/zero/backends/nccl/*.hpp"
   "${PROJECT_SOURCE_DIR}/include/zero/backends/cuda_threads.hpp"

@@ -12,11 +12,11 @@ SPDX = "// SPDX-License-Identifier: Apache-2.0"
 
 TOP_LEVEL = {
     "L0": ("config", "version", "fwd", "error"),
-    "L1": ("stage", "precision", "communicator", "optimizer", "range"),
+    "L1": ("stage", "precision", "communicator", "optimizer", "range", "loss_scale"),
     "L2": ("layout", "partition", "plan", "estimate", "ledger", "memory", "model_state",
            "fingerprint", "engine_options"),
     "L4": ("engine", "scopes"),
-    "L5": ("zero",),
+    "L5": ("zero", "cuda"),
     "L6": ("checkpoint",),
 }
 FOLDERS = {"numeric": "L0", "optimizers": "L1", "kernels": "kernels", "backends": "backends",
@@ -103,6 +103,9 @@ def may_include(header, name):
     if layer == "L4":
         return re.fullmatch(r"zero/kernels/[a-z_0-9]+\.hpp", name) is not None
     if layer == "L5":
+        # The engine on devices, for programs that have the CUDA runtime.
+        if header == "zero/cuda.hpp" and other == "cuda":
+            return True
         return name in ("zero/backends/threads.hpp", "zero/backends/self.hpp")
     return False
 
@@ -116,6 +119,8 @@ def may_include_foreign(header, name):
         return stem_of(header) not in DECORATORS | {"threads", "self"}
     if layer == "kernels":
         return name in ("immintrin.h", "cpuid.h") or header.startswith("zero/kernels/cuda/")
+    if header == "zero/cuda.hpp":
+        return name == "cuda_runtime_api.h"
     return layer in ("rendezvous", "cuda", "L6") and header != "zero/adapters/any_communicator.hpp"
 
 

@@ -52,19 +52,26 @@ requires(!detail::MisplacedReplicas<S, C> && detail::CanCarry<C, typename P::gra
   using gradient_type = typename P::gradient_type;
   using pass = training_pass<core_type>;
   using evaluation = evaluation_pass<core_type>;
+  /// What step() returns; its get() gives the step's report.
+  using ticket = typename core_type::ticket;
 
   /// Compares the ranks' descriptions, then takes all memory. Collective.
+  ///
+  /// A queue that was passed to an engine stays valid until another one was, or the engine is gone:
+  /// calls in one queue are ordered after those in the queue before.
   /// Moves: eight words per rank, on the fingerprint line.
   /// Throws: mismatch_error on every rank when layouts, options or types differ; usage_error when
   /// the communicator serves another engine.
   engine(C& ranks, const model_layout& layout, const O& optimizer,
-         const engine_options& options = {})
-      : core_(ranks, layout, optimizer, options) {}
+         const engine_options& options = {}, queue q = {})
+      : core_(ranks, layout, optimizer, options, q) {}
 
   /// Bytes of the arena of one rank. Units: bytes. No collective, no engine needed.
   static std::uint64_t required_bytes(const model_layout& layout, int ranks, int rank = 0,
                                       accumulation mode = accumulation::none) {
-    return make_plan(layout, {flags_of<S>(), bytes_of<P, O>(), ranks, rank, mode}).arena_bytes;
+    return make_plan(layout, core_type::with_control(
+                                 layout, {flags_of<S>(), bytes_of<P, O>(), ranks, rank, mode}))
+        .arena_bytes;
   }
 
   // --- values ---------------------------------------------------------------------------------
@@ -75,43 +82,44 @@ requires(!detail::MisplacedReplicas<S, C> && detail::CanCarry<C, typename P::gra
   /// Collective. Moves: the parameters (and at stage 0 the masters), where they are replicated.
   template <class Function>
   void initialize(Function&& values, queue q = {}) {
-    begin_values("initialize");
+    begin_values("initialize", q);
     core_.guarded([&] { core_.tensors.initialize(values, q); });
   }
 
   /// Sets one tensor from rank `source.rank`'s values. Collective. Moves: the tensor, in fp32.
   void import_tensor(tensor_id tensor, std::span<const float> values, from_rank source,
                      queue q = {}) {
-    begin_values("import_tensor");
+    begin_values("import_tensor", q);
     core_.guarded([&] { core_.tensors.import_from(tensor, values, source.rank, q); });
   }
   /// Sets one tensor from values that all ranks have. Collective. Moves: a hash.
   /// Throws: mismatch_error on every rank when the values differ.
   void import_tensor(tensor_id tensor, std::span<const float> values, same_on_all_ranks_t,
                      queue q = {}) {
-    begin_values("import_tensor");
+    begin_values("import_tensor", q);
     core_.guarded([&] { core_.tensors.import_same(tensor, values, q); });
   }
 
   /// Writes the tensor's fp32 values (the masters where the precision has them) on every rank.
   /// Collective. Moves: the tensor's elements where they are partitioned.
   void export_tensor(tensor_id tensor, std::span<float> values, queue q = {}) {
-    begin_values("export_tensor");
+    begin_values("export_tensor", q);
     core_.guarded([&] { core_.tensors.export_values(tensor, values, q); });
   }
   /// Writes the tensor's parameters as they are stored. Collective.
   void export_parameters(tensor_id tensor, std::span<parameter_type> values, queue q = {}) {
-    begin_values("export_parameters");
+    begin_values("export_parameters", q);
     core_.guarded([&] { core_.tensors.export_parameters(tensor, values, q); });
   }
 
   /// Calls `function(tensor_info, first, std::span<const float>)` for the runs of trainable
   /// tensors whose state this rank owns, in pieces. For debugging. Local.
   template <class Function>
-  void for_each_owned(owned_state which, Function&& function) {
+  void for_each_owned(owned_state which, Function&& function, queue q = {}) {
     core_.require_idle("for_each_owned");
-    core_.parameters.wait_all({});
-    visit_owned(which, function);
+    core_.continue_in(q);
+    core_.parameters.wait_all(q);
+    visit_owned(which, function, q);
   }
 
   // --- passes ---------------------------------------------------------------------------------
@@ -132,10 +140,22 @@ requires(!detail::MisplacedReplicas<S, C> && detail::CanCarry<C, typename P::gra
   /// Updates the parameters with the gradients of the finished micro-batches. Collective.
   /// Moves: a few doubles, and at stages 1 and 2 the updated parameters.
   /// Throws: usage_error when micro-batches are missing or a pass is open; mismatch_error on every
-  /// rank, before any state changes, when the arguments differ.
-  step_ticket step(const step_arguments& arguments = {}, queue q = {}) {
-    return step_ticket(core_.step(arguments, q));
+  /// rank, before any state changes, when the arguments differ (on devices from the ticket).
+  ticket step(const step_arguments& arguments = {}, queue q = {}) {
+    return core_.step(arguments, q);
   }
+
+  /// A step in two parts, for steps that a CUDA graph captures: the arguments of the next one,
+  /// which has as many micro-batches as the one in progress or else as the latest, by a copy
+  /// outside of the capture. Local. Throws: usage_error.
+  void prepare_step(const step_arguments& arguments = {}, queue q = {}) {
+    core_.prepare_step(arguments, q);
+  }
+  /// And the step itself, as step() does it. Collective.
+  ticket step_prepared(queue q = {}) { return core_.step_prepared(q); }
+
+  /// Orders what follows in `q` after everything that the engine has on its way.
+  void wait(queue q = {}) { core_.wait(q); }
 
   // --- what there is --------------------------------------------------------------------------
 
@@ -147,6 +167,7 @@ requires(!detail::MisplacedReplicas<S, C> && detail::CanCarry<C, typename P::gra
                   "zero: engine.parameters(tensor) needs a stage that replicates parameters (0 to "
                   "2); at stage 3 read them in pass.forward(unit)");
     core_.check_failure();
+    core_.continue_in(q);
     const tensor_info info = core_.owner_info(tensor);
     core_.parameters.wait(info.unit, q);
     auto& store = core_.state.at(info.unit);
@@ -160,45 +181,62 @@ requires(!detail::MisplacedReplicas<S, C> && detail::CanCarry<C, typename P::gra
   const zero::ledger& ledger() const noexcept { return core_.state.books; }
   int rank() const noexcept { return core_.state.rank(); }
   int ranks() const noexcept { return core_.state.ranks(); }
+  /// What the latest step did, as far as its ticket would say; also where a graph has run it.
+  /// Devices: waits for what the queue holds.
+  /// Throws: usage_error before the first step; mismatch_error as the ticket of that step.
+  step_report latest_report(queue q = {}) {
+    core_.require_idle("latest_report");
+    core_.continue_in(q);
+    return core_.latest_report();
+  }
+
+  // The next four wait for the engine's latest queue where its memory is a device's.
   /// Steps taken; skipped ones do not count.
-  std::uint64_t steps() const noexcept { return core_.state.steps; }
-  std::uint64_t skipped_steps() const noexcept { return core_.state.skipped_steps; }
-  double loss_scale() const noexcept { return core_.loss_scale(); }
+  std::uint64_t steps() const noexcept(is_host) { return control().steps; }
+  std::uint64_t skipped_steps() const noexcept(is_host) { return control().skipped_steps; }
+  /// What the next pass multiplies its loss with.
+  double loss_scale() const noexcept(is_host) { return detail::loss_scale_of<P>(control()); }
   /// Overflows that happened although the loss scale was at its minimum.
-  std::uint64_t overflows_at_minimum_scale() const noexcept {
-    return core_.state.scale.overflows_at_minimum();
+  std::uint64_t overflows_at_minimum_scale() const noexcept(is_host) {
+    return control().overflows_at_minimum;
   }
 
  private:
-  void begin_values(const char* call) {
+  static constexpr bool is_host = std::is_same_v<space, host_space>;
+
+  decltype(auto) control() const noexcept(is_host) {
+    return core_.updates.control(core_.last_queue());
+  }
+
+  void begin_values(const char* call, queue q) {
     core_.require_idle(call);
+    core_.continue_in(q);
     core_.state.wire.book_on(core_.state.books.initialization);
   }
 
   template <class Function>
-  void visit_owned(owned_state which, Function& function) {
+  void visit_owned(owned_state which, Function& function, queue q) {
     for (std::uint32_t u = 0; u < layout().unit_count(); ++u) {
       auto& store = core_.state.at(unit_id{u});
       for (const detail::segment& part : store.shard_segments) {
         const tensor_info info = layout().info(part.tensor);
         switch (which) {
           case owned_state::parameters:
-            visit(info, part, store.parameters, function);
+            visit(info, part, store.parameters, function, q);
             break;
           case owned_state::masters:
-            visit_with(info, part, function, [&](std::uint64_t position) {
-              return core_.tensors.value_at(info, position);
-            });
+            visit_values(info, part, function, q);
             break;
           case owned_state::gradients:
-            core_.gradients.with_reduced(
-                unit_id{u}, [&](const auto& gradients) { visit(info, part, gradients, function); });
+            core_.gradients.with_reduced(unit_id{u}, [&](const auto& gradients) {
+              visit(info, part, gradients, function, q);
+            });
             break;
           case owned_state::first_moment:
-            visit_moment<0>(info, part, store, function);
+            visit_moment<0>(info, part, store, function, q);
             break;
           case owned_state::second_moment:
-            visit_moment<1>(info, part, store, function);
+            visit_moment<1>(info, part, store, function, q);
             break;
         }
       }
@@ -207,30 +245,46 @@ requires(!detail::MisplacedReplicas<S, C> && detail::CanCarry<C, typename P::gra
 
   template <std::size_t Moment, class Store, class Function>
   void visit_moment(const tensor_info& info, const detail::segment& part, Store& store,
-                    Function& function) {
+                    Function& function, queue q) {
     if constexpr (Moment < O::moments_per_element) {
-      visit(info, part, store.moments[Moment], function);
+      visit(info, part, store.moments[Moment], function, q);
     }
   }
 
   template <class T, class Function>
   void visit(const tensor_info& info, const detail::segment& part, const detail::placed<T>& state,
-             Function& function) {
-    visit_with(info, part, function,
-               [&](std::uint64_t position) { return static_cast<float>(*state.at(position)); });
+             Function& function, queue q) {
+    std::array<T, visited_elements> stored;
+    visit_with(info, part, function, [&](std::uint64_t position, std::span<float> values) {
+      core_.state.executor.download(state.at(position), stored.data(), values.size(), q);
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(stored[i]);
+    });
   }
 
-  template <class Function, class ValueAt>
+  template <class Function>
+  void visit_values(const tensor_info& info, const detail::segment& part, Function& function,
+                    queue q) {
+    typename detail::tensor_io<typename core_type::state_type>::piece_buffers buffers(
+        visited_elements);
+    visit_with(info, part, function, [&](std::uint64_t position, std::span<float> values) {
+      core_.tensors.read_values(info, position, values, buffers, q);
+    });
+  }
+
+  /// `read(position, values)` gets the values in pieces.
+  template <class Function, class Read>
   void visit_with(const tensor_info& info, const detail::segment& part, Function& function,
-                  ValueAt value_at) {
-    std::array<float, 256> piece;
+                  Read read) {
+    std::array<float, visited_elements> piece;
     for (std::uint64_t done = 0; done < part.count; done += piece.size()) {
       const std::uint64_t count = std::min<std::uint64_t>(piece.size(), part.count - done);
-      for (std::uint64_t i = 0; i < count; ++i) piece[i] = value_at(part.begin + done + i);
-      function(info, part.first_in_tensor + done,
-               std::span<const float>(piece.data(), static_cast<std::size_t>(count)));
+      const std::span<float> values(piece.data(), static_cast<std::size_t>(count));
+      read(part.begin + done, values);
+      function(info, part.first_in_tensor + done, std::span<const float>(values));
     }
   }
+
+  static constexpr std::size_t visited_elements = 256;
 
   core_type core_;
 };

@@ -6,8 +6,8 @@
 #include <optional>
 #include <span>
 
-#include <zero/detail/loss_scale.hpp>
 #include <zero/layout.hpp>
+#include <zero/loss_scale.hpp>
 #include <zero/memory.hpp>
 #include <zero/model_state.hpp>
 

@@ -24,6 +24,8 @@ struct plan_request {
   int replicas = 1;
   /// Bytes per element of the partial sums that cross the replicas; 0: as gradient.
   std::uint64_t crossing_element_bytes = 0;
+  /// What a step decides with; engines on devices keep all of that there.
+  std::uint64_t control_bytes = 8 * sizeof(double);
 
   constexpr int all_ranks() const noexcept { return ranks * replicas; }
   constexpr std::uint64_t crossing_bytes() const noexcept {
@@ -119,7 +121,7 @@ struct plan {
   std::uint64_t arena_bytes = 0;
   held_bytes held;
 
-  /// Doubles of the control block: norm, verdict and argument check of a step.
+  /// Doubles that ranks sum once per step: norm, verdict and check of the arguments.
   static constexpr std::uint64_t control_elements = 8;
 
   bool gathers_into_slots() const noexcept {

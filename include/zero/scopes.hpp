@@ -3,12 +3,13 @@
 
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include <zero/detail/engine_core.hpp>
-#include <zero/kernels/cast.hpp>
 #include <zero/layout.hpp>
 #include <zero/range.hpp>
 
@@ -19,6 +20,11 @@ struct overwrite_t {};
 inline constexpr overwrite_t overwrite{};
 
 namespace detail {
+
+/// How a user passes fp32 values: a span on the host, a range where no host can read them.
+template <class T, class Role, class Space>
+using fp32_values =
+    std::conditional_t<std::is_same_v<Space, host_space>, std::span<T>, range<T, Role, Space>>;
 
 /// A unit that is open. Move-only; dropping it closes the unit.
 ///
@@ -36,6 +42,7 @@ class unit_scope {
       : core_(std::exchange(other.core_, nullptr)),
         unit_(other.unit_),
         queue_(other.queue_),
+        second_queue_(other.second_queue_),
         exceptions_(other.exceptions_) {}
   unit_scope& operator=(unit_scope&& other) noexcept {
     if (this != &other) {
@@ -43,6 +50,7 @@ class unit_scope {
       core_ = std::exchange(other.core_, nullptr);
       unit_ = other.unit_;
       queue_ = other.queue_;
+      second_queue_ = other.second_queue_;
       exceptions_ = other.exceptions_;
     }
     return *this;
@@ -54,11 +62,20 @@ class unit_scope {
     return {core().parameter(tensor), core().owner_info(tensor).elements};
   }
 
-  /// Copies the tensor's parameters, converted to fp32. Throws: usage_error for a wrong size.
-  void read(tensor_id tensor, std::span<float> values) const {
+  /// Copies the tensor's parameters, converted to fp32, to values in the same kind of memory.
+  /// Throws: usage_error for a wrong size.
+  void read(tensor_id tensor, fp32_values<float, full, space> values) const {
     const std::uint64_t elements = core().owner_info(tensor).elements;
     require_size("read", tensor, elements, values.size());
-    kernels::convert(space{}, core().parameter(tensor), values.data(), elements);
+    core().state.executor.convert(core().parameter(tensor), values.data(), elements, queue_);
+  }
+
+  /// Work of a second queue takes part: it may use the unit from here on, and what it holds when
+  /// the scope is closed belongs to the unit. Throws: usage_error when there is a second one.
+  void also_on(queue q) {
+    if (second_queue_) throw usage_error("zero::scope::also_on: a scope takes one more queue");
+    core().state.executor.follow(queue_, q);
+    second_queue_ = q;
   }
 
   /// Closes the unit. In backward this starts the reduction after the unit's last use.
@@ -66,7 +83,7 @@ class unit_scope {
   void finish() && {
     Core& core = this->core();
     core_ = nullptr;
-    core.close(unit_, queue_);
+    close(core);
   }
 
  protected:
@@ -80,6 +97,7 @@ class unit_scope {
     if (core_ == nullptr) throw usage_error("zero::engine: the scope was finished already");
     return *core_;
   }
+  queue in_queue() const noexcept { return queue_; }
 
   void require_size(const char* call, tensor_id tensor, std::uint64_t elements,
                     std::uint64_t size) const {
@@ -90,6 +108,11 @@ class unit_scope {
   }
 
  private:
+  void close(Core& core) {
+    if (second_queue_) core.state.executor.follow(*second_queue_, queue_);
+    core.close(unit_, queue_);
+  }
+
   void drop() noexcept {
     if (core_ == nullptr) return;
     Core& core = *std::exchange(core_, nullptr);
@@ -99,7 +122,7 @@ class unit_scope {
       return;
     }
     try {
-      core.close(unit_, queue_);
+      close(core);
     } catch (const std::exception& e) {
       core.fail(std::current_exception(), e.what());
     }
@@ -108,6 +131,7 @@ class unit_scope {
   Core* core_;
   unit_id unit_;
   queue queue_;
+  std::optional<queue> second_queue_;
   int exceptions_;
 };
 
@@ -141,25 +165,26 @@ class backward_scope : public detail::unit_scope<Core> {
     return gradient(tensor, true);
   }
 
-  /// Adds fp32 values to the tensor's gradient, rounded to gradient_type.
-  /// Throws: usage_error for a wrong size.
-  void add(tensor_id tensor, std::span<const float> values) const {
+  /// Adds fp32 values, of the same kind of memory, to the tensor's gradient, rounded to
+  /// gradient_type. Throws: usage_error for a wrong size.
+  void add(tensor_id tensor, detail::fp32_values<const float, partial, space> values) const {
     auto& flow = this->core().gradients;
     const std::uint64_t elements = this->core().owner_info(tensor).elements;
     this->require_size("add", tensor, elements, values.size());
     const bool is_first = !flow.is_written(tensor);
-    gradient_type* const target = flow.gradient(tensor, true);
+    auto& executor = this->core().state.executor;
+    gradient_type* const target = flow.gradient(tensor, true, this->in_queue());
     if (is_first) {
-      kernels::convert(space{}, values.data(), target, elements);
+      executor.convert(values.data(), target, elements, this->in_queue());
     } else {
-      kernels::accumulate(space{}, values.data(), target, elements);
+      executor.accumulate(values.data(), target, elements, this->in_queue());
     }
   }
 
  private:
   range<gradient_type, partial, space> gradient(tensor_id tensor, bool overwrites) const {
     this->core().check_failure();
-    return {this->core().gradients.gradient(tensor, overwrites),
+    return {this->core().gradients.gradient(tensor, overwrites, this->in_queue()),
             this->core().owner_info(tensor).elements};
   }
 };
@@ -202,8 +227,7 @@ class pass_base {
   }
 
  protected:
-  explicit pass_base(Core& core) noexcept
-      : core_(&core), exceptions_(std::uncaught_exceptions()) {}
+  explicit pass_base(Core& core) noexcept : core_(&core), exceptions_(std::uncaught_exceptions()) {}
   ~pass_base() { drop(); }
 
   Core& core() const {
@@ -257,8 +281,9 @@ class training_pass : public detail::pass_base<Core> {
     return {this->core(), unit, q};
   }
 
-  /// What the user multiplies the loss with; constant from the first micro-batch to its step.
-  float loss_scale() const { return static_cast<float>(this->core().loss_scale()); }
+  /// What the user multiplies the loss with; constant from the first micro-batch to its step. On
+  /// devices the address of a double in device memory.
+  auto loss_scale() const { return this->core().updates.pass_loss_scale(); }
 
   /// The call form below the scopes, for frameworks with an order of their own.
   void open(unit_id unit, direction way, queue q = {}) { this->core().open(unit, way, q); }
@@ -272,20 +297,22 @@ class training_pass : public detail::pass_base<Core> {
 
   /// The gradient of a tensor where gradients are replicated (stages 0 and 1): no scope is
   /// needed, and `end()` reduces what no scope has reduced. A compile error at stages 2 and 3.
-  range<gradient_type, partial, space> gradients(tensor_id tensor) const {
-    return replicated(tensor, false);
+  range<gradient_type, partial, space> gradients(tensor_id tensor, queue q = {}) const {
+    return replicated(tensor, false, q);
   }
-  range<gradient_type, partial, space> gradients(tensor_id tensor, overwrite_t) const {
-    return replicated(tensor, true);
+  range<gradient_type, partial, space> gradients(tensor_id tensor, overwrite_t,
+                                                 queue q = {}) const {
+    return replicated(tensor, true, q);
   }
   static constexpr bool has_replicated_gradients = !Core::stage::partitions_gradients;
 
  private:
-  range<gradient_type, partial, space> replicated(tensor_id tensor, bool overwrites) const {
+  range<gradient_type, partial, space> replicated(tensor_id tensor, bool overwrites,
+                                                  queue q) const {
     static_assert(has_replicated_gradients,
                   "zero: pass.gradients(tensor) needs a stage that replicates gradients (0 or 1); "
                   "at stages 2 and 3 write them in pass.backward(unit)");
-    return {this->core().replicated_gradient(tensor, overwrites),
+    return {this->core().replicated_gradient(tensor, overwrites, q),
             this->core().owner_info(tensor).elements};
   }
 };

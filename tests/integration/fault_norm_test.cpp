@@ -173,6 +173,27 @@ TEST_CASE("fault_15 a tied tensor has one gradient, one norm and one update") {
   }
 }
 
+TEST_CASE("fault_15 what a tied tensor adds stays when its owner adds, and the other way round") {
+  model_layout layout({.alignment_bytes = 2});
+  const unit_id unit = layout.add_unit("unit");
+  const tensor_id weight = layout.add_tensor(unit, "weight", {4});
+  const tensor_id tied = layout.add_tensor(unit, "tied", {4}, decay, {.tied_to = weight});
+  for (const stage_kind stage : {stage_kind::stage0, stage_kind::stage1}) {
+    for (const auto& [first, second] : {std::pair(weight, tied), std::pair(tied, weight)}) {
+      CAPTURE(name_of(stage), first.value);
+      const auto norms = on_ranks({stage, precision_kind::bf16_mixed}, 2, layout, {},
+                                  [&](any_engine& engine, int, rank_communicator&) {
+                                    const auto pass = engine.train();
+                                    pass->add_replicated(first, std::vector<float>(4, 1.0F));
+                                    pass->add_replicated(second, std::vector<float>(4, 2.0F));
+                                    pass->end();
+                                    return engine.step({.lr = 0.01}).grad_norm;
+                                  });
+      for (const double norm : norms) CHECK(norm == 6.0);  // sqrt(4 * 3^2)
+    }
+  }
+}
+
 TEST_CASE("clipping scales by the norm of the mean gradient, and a small norm is left alone") {
   // SGD without momentum would show the factor directly; with AdamW the moments do.
   for (const double clip : {0.0, 1.0, 100.0}) {

@@ -166,6 +166,36 @@ TEST_CASE("a unit is reduced as soon as its last gradient is ready") {
   }
 }
 
+TEST_CASE("fault_39 a unit that is still open is not overwritten by the one that is due next") {
+  constexpr std::uint32_t units = 6;
+  for (const stage_kind stage : all_stages) {
+    const auto changed = on_ranks({stage, precision}, 2, many_units(units), {},
+                                  [&](any_engine& engine, int, rank_communicator&) {
+                                    std::uint64_t changes = 0;
+                                    const auto pass = engine.train();
+                                    auto before = pass->forward({0});
+                                    std::vector<float> values = before->read({0});
+                                    for (std::uint32_t u = 1; u < units; ++u) {
+                                      auto next = pass->forward({u});
+                                      // Two neighbours are open, and a third is due.
+                                      if (before->read({u - 1}) != values) ++changes;
+                                      values = next->read({u});
+                                      before->finish();
+                                      before = std::move(next);
+                                    }
+                                    before->finish();
+                                    before.reset();
+                                    for (std::uint32_t u = units; u-- > 0;) {
+                                      pass->backward({u})->finish();
+                                    }
+                                    pass->end();
+                                    return changes;
+                                  });
+    CAPTURE(name_of(stage));
+    for (const std::uint64_t changes : changed) CHECK(changes == 0);
+  }
+}
+
 TEST_CASE("another forward traversal gathers again and changes no value") {
   for (const stage_kind stage : all_stages) {
     const auto run = [&](bool twice) {

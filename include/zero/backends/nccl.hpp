@@ -89,6 +89,10 @@ class nccl_communicator {
   /// collective; timeout_error after its timeout.
   void synchronize(queue on) { session_->synchronize(on); }
 
+  /// Any time, without waiting: for who waits for the device in a way of his own.
+  /// Throws: what went wrong with this communicator, where something was lost by it.
+  void check() { session_->check(); }
+
   /// Rank r receives the sum over ranks of shard r.
   ///
   /// Where options.scale is not 1, each input is multiplied by it, rounded to T, before the sum,

@@ -40,6 +40,11 @@ class unique_cuda_event {
     detail::cuda_try(cudaStreamWaitEvent(queue.stream(), event_, 0), "cudaStreamWaitEvent");
   }
 
+  /// Blocks the host until all that was marked is done. Throws: cuda_error.
+  void synchronize() const {
+    detail::cuda_try(cudaEventSynchronize(event_), "cudaEventSynchronize");
+  }
+
   /// Whether all that was marked is done. Throws: cuda_error.
   bool is_done() const {
     const cudaError_t result = cudaEventQuery(event_);

@@ -14,6 +14,7 @@
 
 #include <zero/cuda/event.hpp>
 #include <zero/cuda/queue.hpp>
+#include <zero/detail/cuda_try.hpp>
 #include <zero/error.hpp>
 
 namespace zero::detail {
@@ -60,10 +61,35 @@ class cuda_operation_ring {
   std::array<slot, slots> slots_;
 };
 
+/// What one of the user's streams waits for already.
+///
+/// A communicator's stream runs in order: who waits for a collective waits for all before it, and a
+/// wait for one of those would add nothing. Streams are known by their ids: handles are used again.
+class cuda_held_stream {
+ public:
+  /// Calls `hold()` unless the queue waits for this collective already. Throws: cuda_error.
+  template <class Hold>
+  void hold_once(std::uint64_t sequence, cuda_queue queue, Hold hold) {
+    unsigned long long id = 0;
+    cuda_try(cudaStreamGetId(queue.stream(), &id), "cudaStreamGetId");
+    if (has_any_ && id == id_ && sequence <= sequence_) return;
+    hold();
+    has_any_ = true;
+    id_ = id;
+    sequence_ = sequence;
+  }
+
+ private:
+  bool has_any_ = false;
+  unsigned long long id_ = 0;
+  std::uint64_t sequence_ = 0;
+};
+
 /// The handle of a collective in a communicator's stream.
 ///
 /// `wait(queue)` makes the queue wait, never the host; it throws what is known to have gone wrong.
-/// Dropped without it, the handle waits on the host. It does not outlive its communicator.
+/// Dropped without it, the
+/// handle waits on the host. It does not outlive its communicator.
 ///
 /// Session: hold(sequence, queue), which throws, and drain(sequence) noexcept.
 template <class Session>

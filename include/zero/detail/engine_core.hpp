@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <optional>
 #include <string>
@@ -13,8 +12,10 @@
 #include <zero/detail/fingerprint_exchange.hpp>
 #include <zero/detail/gradient_flow.hpp>
 #include <zero/detail/parameter_flow.hpp>
+#include <zero/detail/take_memory.hpp>
 #include <zero/detail/tensor_io.hpp>
 #include <zero/detail/update_flow.hpp>
+#include <zero/detail/update_flow_for.hpp>
 #include <zero/error.hpp>
 #include <zero/fingerprint.hpp>
 
@@ -32,16 +33,22 @@ class engine_core {
   using parameter_type = typename P::parameter_type;
   using gradient_type = typename P::gradient_type;
 
+  using updates_type = update_flow_for<state_type>;
+  using ticket = typename updates_type::ticket;
+
   engine_core(C& communicator, const model_layout& layout, const O& optimizer,
-              const engine_options& options)
-      : state(communicator, layout, optimizer, options) {
+              const engine_options& options, queue q)
+      : state(communicator, layout, optimizer, options,
+              with_control(layout, state_type::request_of(communicator, options))),
+        last_queue_(q) {
     if (!communicator.claim()) {
       throw usage_error(
           "zero::engine: another engine uses this communicator; split() it or build a second one");
     }
     try {
       compare_fingerprints();
-      take_memory();
+      take_memory<P, O>(state, q);
+      updates.start(q);
     } catch (...) {
       communicator.unclaim();
       throw;
@@ -52,6 +59,12 @@ class engine_core {
   ~engine_core() {
     lend_scratch(state.wire.communicator(), {});
     state.wire.communicator().unclaim();
+  }
+
+  /// What a plan has to know besides the layout: the control block depends on the updates.
+  static plan_request with_control(const model_layout& layout, plan_request request) {
+    request.control_bytes = updates_type::control_bytes(layout, request);
+    return request;
   }
 
   // --- passes ---------------------------------------------------------------------------------
@@ -125,7 +138,7 @@ class engine_core {
   void open(unit_id unit, direction way, queue q) {
     check_failure();
     require_pass();
-    last_queue_ = q;
+    continue_in(q);
     turn_to(way, q);
     const auto tied = state.layout.tied_units(unit);
     if (way == direction::forward) {
@@ -140,7 +153,7 @@ class engine_core {
   void close(unit_id unit, queue q) {
     check_failure();
     require_pass();
-    last_queue_ = q;
+    continue_in(q);
     close_one(unit, q);
     for (const unit_id other : state.layout.tied_units(unit)) close_one(other, q);
   }
@@ -157,17 +170,18 @@ class engine_core {
   }
 
   /// Opens the window of a replicated gradient on demand: no scope is needed at stages 0 and 1.
-  gradient_type* replicated_gradient(tensor_id tensor, bool overwrite) {
+  gradient_type* replicated_gradient(tensor_id tensor, bool overwrite, queue q) {
     check_failure();
     require_training();
-    gradients.open_window(owner_info(tensor).unit, last_queue_);
-    return gradients.gradient(tensor, overwrite);
+    continue_in(q);
+    gradients.open_window(owner_info(tensor).unit, q);
+    return gradients.gradient(tensor, overwrite, q);
   }
 
   void gradient_ready(tensor_id tensor, queue q) {
     check_failure();
     require_training();
-    last_queue_ = q;
+    continue_in(q);
     if (gradients.mark_ready(tensor)) {
       guarded([&] { gradients.reduce(owner_info(tensor).unit, q); });
     }
@@ -175,31 +189,74 @@ class engine_core {
 
   // --- step -----------------------------------------------------------------------------------
 
-  step_report step(const step_arguments& arguments, queue q) {
+  /// Takes the arguments of the next step, which has as many micro-batches as the one that is in
+  /// progress, or else as the latest.
+  void prepare_step(const step_arguments& arguments, queue q) {
+    require_idle("prepare_step");
+    continue_in(q);
+    guarded([&] {
+      // Nothing from before the step remains to be waited for in it: it may be captured.
+      parameters.wait_all(q);
+      updates.prepare(arguments, q);
+    });
+    prepared_micro_batches_ = state.micro_batches;
+  }
+
+  ticket step(const step_arguments& arguments, queue q) {
+    require_micro_batches();
+    prepare_step(arguments, q);
+    return step_prepared(q);
+  }
+
+  ticket step_prepared(queue q) {
     const auto start = std::chrono::steady_clock::now();
-    require_idle("step");
-    if (state.micro_batch != state.micro_batches) {
-      throw usage_error("zero::engine::step: " + std::to_string(state.micro_batch) + " of " +
-                        std::to_string(state.micro_batches) + " micro-batches have ended");
+    require_micro_batches();
+    if (prepared_micro_batches_ != state.micro_batches) {
+      throw usage_error("zero::engine::step: it was prepared for " +
+                        std::to_string(prepared_micro_batches_) + " micro-batches and has " +
+                        std::to_string(state.micro_batches));
     }
-    step_report report;
+    continue_in(q);
     guarded([&] {
       state.wire.book_on(moving_);
       gradients.settle(q);
       parameters.wait_all(q);
-      const auto verdict = updates.agree(arguments, q);
-      report.grad_norm = verdict.factors.norm;
-      report.skipped = !verdict.is_finite;
-      if (verdict.is_finite) updates.apply(arguments, verdict.factors.scale, state.steps + 1);
+      updates.run(q);
       // A skipped step moves the same elements: ranks never take different paths.
       parameters.distribute_updates(q);
+      state.executor.finish_step(q, [&] { parameters.wait_all(q); });
     });
-    return finish_step(report, start);
+    return finish_step(start, q);
   }
 
-  double loss_scale() const noexcept {
-    return P::loss_scaling::is_dynamic ? state.scale.value() : 1.0;
+  step_report latest_report() {
+    const auto& control = updates.control(last_queue_);
+    if (control.steps + control.skipped_steps == 0 && control.arguments_differ == 0) {
+      throw usage_error("zero::engine::latest_report: no step was taken yet");
+    }
+    if (control.arguments_differ != 0) throw_mismatch(state, control.steps);
+    step_report report;
+    fill_report(control, report);
+    report.moved = state.books.step;
+    return report;
   }
+
+  /// Orders what follows in `q` after everything that is on its way.
+  void wait(queue q) {
+    check_failure();
+    continue_in(q);
+    guarded([&] {
+      gradients.settle(q);
+      parameters.wait_all(q);
+    });
+  }
+
+  /// Calls come in one queue after the other: what was begun in one is visible in the next.
+  void continue_in(queue q) {
+    state.executor.follow(last_queue_, q);
+    last_queue_ = q;
+  }
+  queue last_queue() const noexcept { return last_queue_; }
 
   // --- failure --------------------------------------------------------------------------------
 
@@ -251,7 +308,7 @@ class engine_core {
   state_type state;
   parameter_flow<state_type> parameters{state};
   gradient_flow<state_type> gradients{state};
-  update_flow<state_type> updates{state, gradients};
+  updates_type updates{state, gradients};
   tensor_io<state_type> tensors{state, parameters};
 
  private:
@@ -272,41 +329,17 @@ class engine_core {
           .add(state.plan.request.crossing_bytes());
     }
     state.wire.book_on(state.books.fingerprint);
-    fingerprint_exchange<C>(state.wire, state.layout, queue{})
+    fingerprint_exchange<C>(state.wire, state.layout, state.executor, last_queue_)
         .compare(fingerprint_of<S, P>(state.layout, state.optimizer,
                                       {state.ranks(), state.options.accumulation, extra.value()}));
     state.wire.book_on(state.books.initialization);
   }
 
-  void take_memory() {
-    const engine_options& options = state.options;
-    const std::uint64_t bytes = state.plan.arena_bytes;
-    if (!options.arena.empty()) {
-      if (options.arena.size() < bytes ||
-          reinterpret_cast<std::uintptr_t>(options.arena.data()) % arena::alignment_bytes != 0) {
-        throw usage_error("zero::engine: the arena has " + std::to_string(options.arena.size()) +
-                          " bytes, " + std::to_string(bytes) + " aligned to " +
-                          std::to_string(arena::alignment_bytes) + " are needed");
-      }
-      state.memory = arena(options.arena.first(static_cast<std::size_t>(bytes)));
-    } else {
-      state.memory =
-          arena(options.memory != nullptr ? *options.memory : state.default_memory, bytes);
-    }
-    for (const planned_buffer& buffer : state.plan.buffers) {
-      state.memory.take(buffer.state, buffer.real_bytes, buffer.padding_bytes);
-    }
-    state.books.held = state.memory.held();
-    if (const std::uint64_t crossing = state.plan.crossing_shard; crossing != unit_plan::absent) {
-      lend_scratch(state.wire.communicator(),
-                   {state.memory.data() + crossing,
-                    static_cast<std::size_t>(state.plan.control - crossing)});
-    }
-    // Padding and fresh moments are zero.
-    std::memset(state.memory.data(), 0, static_cast<std::size_t>(bytes));
-    state.stores =
-        store_builder<P, O::moments_per_element>(state.layout, state.plan, state.memory.data())
-            .build();
+  void require_micro_batches() const {
+    require_idle("step");
+    if (state.micro_batch == state.micro_batches) return;
+    throw usage_error("zero::engine::step: " + std::to_string(state.micro_batch) + " of " +
+                      std::to_string(state.micro_batches) + " micro-batches have ended");
   }
 
   void begin(pass_kind kind, moved_elements& line) {
@@ -419,23 +452,20 @@ class engine_core {
     if (const std::optional<unit_id> next = state.walk.next()) parameters.prefetch(*next, q);
   }
 
-  step_report finish_step(step_report report, std::chrono::steady_clock::time_point start) {
-    report.loss_scale = loss_scale();
-    if constexpr (P::loss_scaling::is_dynamic) state.scale.advance(report.skipped);
-    ++(report.skipped ? state.skipped_steps : state.steps);
+  ticket finish_step(std::chrono::steady_clock::time_point start, queue q) {
     state.micro_batch = 0;
     state.books.step = moving_;
     moving_ = {};
-    report.step = state.steps;
-    report.skipped_steps = state.skipped_steps;
+    step_report report;
     report.moved = state.books.step;
     report.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    return report;
+    return updates.finish(report, q);
   }
 
   pass_kind kind_ = pass_kind::none;
-  queue last_queue_{};
+  queue last_queue_;
+  std::uint64_t prepared_micro_batches_ = 0;
   moved_elements moving_;  ///< of the step in progress
   std::exception_ptr failure_;
 };

@@ -9,6 +9,7 @@
 
 #include <zero/communicator.hpp>
 #include <zero/detail/communicator_queries.hpp>
+#include <zero/detail/executor.hpp>
 #include <zero/detail/traffic.hpp>
 #include <zero/detail/traversal.hpp>
 #include <zero/detail/unit_store.hpp>
@@ -53,16 +54,21 @@ struct engine_state {
   using accumulation_type = typename P::accumulation_type;
   using store = unit_store<P, O::moments_per_element>;
 
-  engine_state(C& comm, const model_layout& model, const O& how, const engine_options& settings)
+  static_assert(
+      requires { sizeof(detail::executor<space>); },
+      "zero::engine: the communicator's buffers are in device memory; include <zero/cuda.hpp>");
+
+  engine_state(C& comm, const model_layout& model, const O& how, const engine_options& settings,
+               const plan_request& request)
       : layout(model),
         optimizer(how),
         options(settings),
-        plan(make_plan(layout, request(comm, settings))),
+        plan(make_plan(layout, request)),
+        executor(comm),
         wire(comm, books.initialization, plan.request.crossing_bytes()),
         walk(layout),
         units(layout.unit_count()),
-        tensors(layout.tensor_count()),
-        scale(settings.loss_scale) {
+        tensors(layout.tensor_count()) {
     for (std::uint32_t t = 0; t < layout.tensor_count(); ++t) {
       const tensor_info info = layout.info(tensor_id{t});
       if (info.trainable && !layout.is_tied(tensor_id{t})) {
@@ -72,7 +78,8 @@ struct engine_state {
     }
   }
 
-  static plan_request request(const C& comm, const engine_options& options) {
+  /// All but the control block's bytes.
+  static plan_request request_of(const C& comm, const engine_options& options) {
     using compute_type = typename element_traits<gradient_type>::compute_type;
     return {flags_of<S>(),
             bytes_of<P, O>(),
@@ -100,19 +107,16 @@ struct engine_state {
   O optimizer;
   engine_options options;
   zero::plan plan;
+  detail::executor<space> executor;  ///< before the arena, which gives its block back to it
   zero::ledger books;
   traffic<C> wire;
-  host_memory default_memory;  ///< before the arena, which gives its block back to it
-  zero::arena memory;          ///< before the handles in `units`: they wait for what still uses it
+  zero::arena memory;  ///< before the handles in `units`: they wait for what still uses it
   traversal walk;
   std::vector<unit_progress<work>> units;
   std::vector<tensor_progress> tensors;
-  loss_scale scale;
   std::vector<store> stores;
   std::uint64_t micro_batch = 0;    ///< of the pass that is open, or of the next one
   std::uint64_t micro_batches = 1;  ///< of the current step
-  std::uint64_t steps = 0;          ///< taken
-  std::uint64_t skipped_steps = 0;
 };
 
 /// Two places at the ends of a shared region; a unit with a slot of its own needs none.

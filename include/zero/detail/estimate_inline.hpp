@@ -78,7 +78,7 @@ std::uint64_t rank_estimate::slots(bool all_own, SlotBytes slot_bytes) const {
 inline std::uint64_t rank_estimate::transient_bytes() const {
   const stage_flags stage = request_.stage;
   const bool every = request_.mode == accumulation::reduce_every;
-  std::uint64_t bytes = plan::control_elements * sizeof(double);
+  std::uint64_t bytes = request_.control_bytes;
   if (stage.partitions_parameters && request_.ranks > 1) {
     bytes += slots(!stage.reshards_after_forward, [this](unit_id u) { return gathered_bytes(u); });
   }

@@ -11,7 +11,8 @@
 
 #include <zero/communicator.hpp>
 #include <zero/detail/communicator_queries.hpp>
-#include <zero/detail/step_math.hpp>
+#include <zero/detail/executor.hpp>
+#include <zero/detail/hash_agreement.hpp>
 #include <zero/detail/traffic.hpp>
 #include <zero/error.hpp>
 #include <zero/fingerprint.hpp>
@@ -27,8 +28,8 @@ class fingerprint_exchange {
   using queue = typename C::queue;
   using space = typename C::memory_space;
 
-  fingerprint_exchange(traffic<C>& wire, const model_layout& layout, queue q)
-      : wire_(wire), layout_(layout), queue_(q) {}
+  fingerprint_exchange(traffic<C>& wire, const model_layout& layout, executor<space>& on, queue q)
+      : wire_(wire), layout_(layout), executor_(on), queue_(q) {}
 
   /// Throws: mismatch_error on every rank, naming the field, the two ranks, and where it is a
   /// matter of tensors, the first one that differs.
@@ -47,6 +48,9 @@ class fingerprint_exchange {
   }
 
  private:
+  template <class T>
+  using mirror = typename executor<space>::template mirror<T>;
+
   /// The words that speak of tensors: names, shapes, types, groups.
   static constexpr std::size_t tensor_words = 4;
 
@@ -54,13 +58,14 @@ class fingerprint_exchange {
   std::optional<std::size_t> first_word_that_differs(const fingerprint& mine, int replicas) {
     constexpr std::size_t parts = hash_agreement::size;
     std::array<double, fingerprint::word_count * parts> sums{};
-    const auto of_word = [&](std::size_t word) {
-      return std::span<double, parts>(sums.data() + word * parts, parts);
-    };
+    const auto of_word = [&](std::size_t word) { return sums.data() + word * parts; };
     for (std::size_t word = 0; word < fingerprint::word_count; ++word) {
       hash_agreement::write(of_word(word), mine.words[word]);
     }
-    wire_.all_reduce(range<double, full, space>(sums.data(), sums.size()), queue_).wait(queue_);
+    mirror<double> operand(executor_, sums);
+    operand.upload(sums.size(), queue_);
+    wire_.all_reduce(range<double, full, space>(operand.data(), sums.size()), queue_).wait(queue_);
+    operand.download(sums.size(), queue_);
     const int ranks = wire_.communicator().size() * replicas;
     for (std::size_t word = 0; word < fingerprint::word_count; ++word) {
       if (!hash_agreement::holds(of_word(word), mine.words[word], ranks)) return word;
@@ -93,10 +98,14 @@ class fingerprint_exchange {
     std::vector<std::uint64_t> own(mine.begin(), mine.end());
     std::vector<std::uint64_t> all(own.size() *
                                    static_cast<std::size_t>(wire_.communicator().size()));
+    mirror<std::uint64_t> sent(executor_, own);
+    mirror<std::uint64_t> received(executor_, all);
+    sent.upload(own.size(), queue_);
     wire_
-        .all_gather(range<const std::uint64_t, shard, space>(own.data(), own.size()),
-                    range<std::uint64_t, full, space>(all.data(), all.size()), queue_)
+        .all_gather(range<const std::uint64_t, shard, space>(sent.data(), own.size()),
+                    range<std::uint64_t, full, space>(received.data(), all.size()), queue_)
         .wait(queue_);
+    received.download(all.size(), queue_);
     return all;
   }
 
@@ -130,6 +139,7 @@ class fingerprint_exchange {
 
   traffic<C>& wire_;
   const model_layout& layout_;
+  executor<space>& executor_;
   queue queue_;
 };
 

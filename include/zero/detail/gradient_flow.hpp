@@ -8,7 +8,6 @@
 
 #include <zero/detail/engine_state.hpp>
 #include <zero/error.hpp>
-#include <zero/kernels/cast.hpp>
 
 namespace zero::detail {
 
@@ -45,13 +44,13 @@ class gradient_flow {
   }
 
   /// Where the user adds the gradient of a tensor; zero-filled at the first access.
-  gradient_type* gradient(tensor_id tensor, bool overwrite) {
+  gradient_type* gradient(tensor_id tensor, bool overwrite, queue q) {
     const tensor_id owner = state_.layout.owner(tensor);
     const tensor_info info = state_.layout.info(owner);
     require_writable(tensor, info);
     gradient_type* const values = state_.at(info.unit).window.at(state_.layout.offset(owner));
     bool& is_written = state_.tensors[owner.value].is_written;
-    if (!is_written && !overwrite) kernels::fill_zero(space{}, values, info.elements);
+    if (!is_written && !overwrite) state_.executor.fill_zero(values, info.elements, q);
     is_written = true;
     return values;
   }
@@ -75,14 +74,14 @@ class gradient_flow {
   void reduce(unit_id unit, queue q) {
     auto& progress = state_.progress(unit);
     if (!progress.window_is_open || progress.is_reduced) return;
-    fill_unwritten(unit);
+    fill_unwritten(unit, q);
     progress.window_is_open = false;
     progress.is_reduced = true;
     const bool is_last = state_.micro_batch + 1 == state_.micro_batches;
     if (state_.plan.request.mode == accumulation::reduce_last) {
-      add_window_to_sums(unit);
+      add_window_to_sums(unit, q);
       if (!is_last) return;
-      round_sums_to_window(unit);
+      round_sums_to_window(unit, q);
     }
     start_reduction(unit, q);
   }
@@ -143,38 +142,38 @@ class gradient_flow {
                                            : "\" is not open in the backward traversal"));
   }
 
-  void fill_unwritten(unit_id unit) {
+  void fill_unwritten(unit_id unit, queue q) {
     auto& store = state_.at(unit);
     for (const interval gap : store.gaps) {
-      kernels::fill_zero(space{}, store.window.at(gap.begin), gap.size());
+      state_.executor.fill_zero(store.window.at(gap.begin), gap.size(), q);
     }
     for (const tensor_id tensor : state_.layout.tensors(unit)) {
       const tensor_info info = state_.layout.info(tensor);
       if (!info.trainable || state_.layout.is_tied(tensor)) continue;
       if (state_.tensors[tensor.value].is_written) continue;
-      kernels::fill_zero(space{}, store.window.at(state_.layout.offset(tensor)), info.elements);
+      state_.executor.fill_zero(store.window.at(state_.layout.offset(tensor)), info.elements, q);
     }
   }
 
-  void add_window_to_sums(unit_id unit) {
+  void add_window_to_sums(unit_id unit, queue q) {
     auto& store = state_.at(unit);
-    add_to_sums(store.window.data, store.sums.data, store.trainable.padded_elements());
+    add_to_sums(store.window.data, store.sums.data, store.trainable.padded_elements(), q);
   }
 
   /// The first micro-batch replaces what the sums held in the previous step.
   template <class A>
-  void add_to_sums(const gradient_type* values, A* sums, std::uint64_t count) {
+  void add_to_sums(const gradient_type* values, A* sums, std::uint64_t count, queue q) {
     if (state_.micro_batch == 0) {
-      kernels::convert(space{}, values, sums, count);
+      state_.executor.convert(values, sums, count, q);
     } else {
-      kernels::accumulate(space{}, values, sums, count);
+      state_.executor.accumulate(values, sums, count, q);
     }
   }
 
-  void round_sums_to_window(unit_id unit) {
+  void round_sums_to_window(unit_id unit, queue q) {
     auto& store = state_.at(unit);
-    kernels::convert(space{}, store.sums.data, store.window.data,
-                     store.trainable.padded_elements());
+    state_.executor.convert(store.sums.data, store.window.data, store.trainable.padded_elements(),
+                            q);
   }
 
   /// Where the reduced shard goes: into the gradients, in place, or into scratch for the sums.
@@ -197,7 +196,7 @@ class gradient_flow {
     gradient_type* const out = destination(unit);
     if (state_.all_ranks() == 1) {
       if (out != store.window.data) {
-        kernels::convert(space{}, store.window.data, out, cut.padded_elements());
+        state_.executor.convert(store.window.data, out, cut.padded_elements(), q);
       }
     } else {
       const float scale = State::precision::scales_before_rounding
@@ -229,7 +228,7 @@ class gradient_flow {
     pending_sum_.reset();
     state_.progress(unit).reduction.wait(q);
     auto& store = state_.at(unit);
-    add_to_sums(destination(unit), store.sums.data, store.trainable.shard_elements);
+    add_to_sums(destination(unit), store.sums.data, store.trainable.shard_elements, q);
   }
 
   State& state_;

@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <string_view>
+
+#include <zero/config.hpp>
+#include <zero/numeric/bit_cast.hpp>
 
 namespace zero::detail {
 
 /// A 64-bit hash that is fed field by field. Every field is delimited, so that ("ab", "c") and
-/// ("a", "bc") differ. Not cryptographic: it finds mistakes, not attacks.
+/// ("a", "bc") differ. Not cryptographic: it finds mistakes, not attacks. Device code can feed it
+/// numbers.
 class hasher {
  public:
-  constexpr hasher() noexcept = default;
+  ZERO_HOST_DEVICE constexpr hasher() noexcept {}  // NOLINT: a defaulted one is for the host only
 
-  constexpr hasher& add(std::uint64_t value) noexcept {
+  ZERO_HOST_DEVICE constexpr hasher& add(std::uint64_t value) noexcept {
     state_ = mix(state_ ^ mix(value + 0x9e3779b97f4a7c15ULL));
     return *this;
   }
-  constexpr hasher& add(double value) noexcept { return add(std::bit_cast<std::uint64_t>(value)); }
+  ZERO_HOST_DEVICE constexpr hasher& add(double value) noexcept {
+    return add(bit_cast<std::uint64_t>(value));
+  }
   constexpr hasher& add(std::string_view text) noexcept {
     std::uint64_t fnv = 0xcbf29ce484222325ULL;
     for (const char c : text) {
@@ -26,10 +31,10 @@ class hasher {
     return add(fnv).add(static_cast<std::uint64_t>(text.size()));
   }
 
-  constexpr std::uint64_t value() const noexcept { return state_; }
+  ZERO_HOST_DEVICE constexpr std::uint64_t value() const noexcept { return state_; }
 
   /// A bijective finaliser: every input bit reaches every output bit (Stafford's variant 13).
-  static constexpr std::uint64_t mix(std::uint64_t x) noexcept {
+  ZERO_HOST_DEVICE static constexpr std::uint64_t mix(std::uint64_t x) noexcept {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
     return x ^ (x >> 31);

@@ -3,6 +3,7 @@
 
 // Member functions of model_layout. Included at the end of layout.hpp.
 
+#include <bit>
 #include <limits>
 #include <string>
 #include <utility>

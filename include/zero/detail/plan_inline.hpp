@@ -30,7 +30,7 @@ class plan_builder {
     if (!plan_.keeps_gradients() && plan_.request.ranks > 1) add_scratch();
     if (request().crosses_from_scratch()) add_crossing();
     plan_.control = append(planned_buffer::purpose::control, memory_state::transient, {}, 0,
-                           plan::control_elements * sizeof(double), 0);
+                           request().control_bytes, 0);
     return std::move(plan_);
   }
 

@@ -11,15 +11,16 @@
 #include <vector>
 
 #include <zero/detail/engine_state.hpp>
+#include <zero/detail/hash.hpp>
+#include <zero/detail/hash_agreement.hpp>
 #include <zero/detail/parameter_flow.hpp>
-#include <zero/detail/step_math.hpp>
 #include <zero/error.hpp>
 
 namespace zero::detail {
 
 /// Values of whole tensors into and out of the model states.
 ///
-/// Works piecewise, so that no rank ever needs more than the tensor itself at once.
+/// Works on pieces: they are computed on the host, whatever memory the states lie in.
 template <class State>
 class tensor_io {
  public:
@@ -37,10 +38,11 @@ class tensor_io {
   template <class Function>
   void initialize(Function& values, queue q) {
     std::vector<float> piece(piece_elements);
+    piece_buffers buffers(piece_elements);
     for (std::uint32_t u = 0; u < state_.layout.unit_count(); ++u) {
       auto& store = state_.at(unit_id{u});
       for (const auto* segments : {&store.shard_segments, &store.frozen_segments}) {
-        for (const segment& part : *segments) fill(part, values, piece);
+        for (const segment& part : *segments) fill(part, values, piece, buffers, q);
       }
       gather_replicated(unit_id{u}, q);
     }
@@ -57,15 +59,20 @@ class tensor_io {
     if (state_.rank() == root) require_size("import_tensor", info, values.size());
     parameters_.wait(info.unit, q);
     std::vector<float> piece(std::min(piece_elements, info.elements));
+    piece_buffers buffers(piece.size());
+    mirror<float> operand(state_.executor, piece);
     for (std::uint64_t first = 0; first < info.elements; first += piece_elements) {
       const std::uint64_t count = std::min(piece_elements, info.elements - first);
       if (state_.rank() == root) {
         std::copy_n(values.data() + first, count, piece.begin());
       }
       if (state_.all_ranks() > 1) {
-        state_.wire.broadcast(range<float, full, space>(piece.data(), count), root, q).wait(q);
+        operand.upload(count, q);
+        state_.wire.broadcast(range<float, full, space>(operand.data(), count), root, q).wait(q);
+        operand.download(count, q);
       }
-      store_everywhere(info, first, std::span<const float>(piece.data(), count));
+      store_run(info, state_.layout.offset(info.id) + first,
+                std::span<const float>(piece.data(), count), buffers, q);
     }
     mark(info);
   }
@@ -83,7 +90,12 @@ class tensor_io {
                             "import_tensor", 0, 0});
     }
     parameters_.wait(info.unit, q);
-    store_everywhere(info, 0, values);
+    piece_buffers buffers(std::min(piece_elements, info.elements));
+    for (std::uint64_t first = 0; first < info.elements; first += piece_elements) {
+      const std::uint64_t count = std::min(piece_elements, info.elements - first);
+      store_run(info, state_.layout.offset(info.id) + first, values.subspan(first, count), buffers,
+                q);
+    }
     mark(info);
   }
 
@@ -95,8 +107,10 @@ class tensor_io {
     parameters_.wait(info.unit, q);
     constexpr bool is_partitioned =
         has_master<precision> ? stage::partitions_optimizer_state : stage::partitions_parameters;
-    export_pieces(info, out, is_partitioned, q,
-                  [&](std::uint64_t position) { return value_at(info, position); });
+    piece_buffers buffers(std::min(piece_elements, info.elements));
+    export_runs(info, out, is_partitioned, q, [&](std::uint64_t position, std::span<float> run) {
+      read_values(info, position, run, buffers, q);
+    });
   }
 
   /// The tensor's parameters as they are stored, on every rank.
@@ -104,19 +118,39 @@ class tensor_io {
     const tensor_info info = owner_info(tensor);
     require_size("export_parameters", info, out.size());
     parameters_.wait(info.unit, q);
-    export_pieces(info, out, stage::partitions_parameters, q,
-                  [&](std::uint64_t position) { return *held_parameters(info).at(position); });
+    export_runs(info, out, stage::partitions_parameters, q,
+                [&](std::uint64_t position, std::span<parameter_type> run) {
+                  state_.executor.download(held_parameters(info).at(position), run.data(),
+                                           run.size(), q);
+                });
   }
 
-  /// The fp32 value at a position of the tensor's flat range, which must be held here.
-  float value_at(const tensor_info& info, std::uint64_t position) const {
+  /// Parameters and masters of a run of elements, on the host.
+  struct piece_buffers {
+    explicit piece_buffers(std::uint64_t elements) : parameters(elements), masters(elements) {}
+    std::vector<parameter_type> parameters;
+    std::vector<master_type<precision>> masters;
+  };
+
+  /// The fp32 values from a position of the tensor's flat range on, which must be held here; at
+  /// most as many as the buffers have places.
+  void read_values(const tensor_info& info, std::uint64_t position, std::span<float> values,
+                   piece_buffers& buffers, queue q) const {
     auto& store = state_.at(info.unit);
-    if (!info.trainable) return to_float(*store.frozen_parameters.at(position));
-    const parameter_type parameter = *store.parameters.at(position);
+    const auto count = static_cast<std::uint64_t>(values.size());
+    state_.executor.download(held_parameters(info).at(position), buffers.parameters.data(), count,
+                             q);
+    if (!info.trainable) {
+      for (std::uint64_t i = 0; i < count; ++i) {
+        values[i] = static_cast<float>(buffers.parameters[i]);
+      }
+      return;
+    }
     if constexpr (has_master<precision>) {
-      return static_cast<float>(precision::load(parameter, *store.masters.at(position)));
-    } else {
-      return static_cast<float>(precision::load(parameter, no_master{}));
+      state_.executor.download(store.masters.at(position), buffers.masters.data(), count, q);
+    }
+    for (std::uint64_t i = 0; i < count; ++i) {
+      values[i] = static_cast<float>(precision::load(buffers.parameters[i], buffers.masters[i]));
     }
   }
 
@@ -124,16 +158,17 @@ class tensor_io {
   bool same_everywhere(std::uint64_t value, queue q) {
     if (state_.all_ranks() == 1) return true;
     std::array<double, hash_agreement::size> message{};
-    hash_agreement::write(message, value);
-    state_.wire.all_reduce(range<double, full, space>(message.data(), message.size()), q).wait(q);
-    return hash_agreement::holds(message, value, state_.all_ranks());
+    hash_agreement::write(message.data(), value);
+    mirror<double> operand(state_.executor, message);
+    operand.upload(message.size(), q);
+    state_.wire.all_reduce(range<double, full, space>(operand.data(), message.size()), q).wait(q);
+    operand.download(message.size(), q);
+    return hash_agreement::holds(message.data(), value, state_.all_ranks());
   }
 
  private:
   template <class T>
-  static float to_float(T value) {
-    return static_cast<float>(value);
-  }
+  using mirror = typename executor<space>::template mirror<T>;
 
   tensor_info owner_info(tensor_id tensor) const {
     return state_.layout.info(state_.layout.owner(tensor));
@@ -153,41 +188,44 @@ class tensor_io {
   }
 
   template <class Function>
-  void fill(const segment& part, Function& values, std::vector<float>& piece) {
+  void fill(const segment& part, Function& values, std::vector<float>& piece,
+            piece_buffers& buffers, queue q) {
     const tensor_info info = state_.layout.info(part.tensor);
     for (std::uint64_t done = 0; done < part.count; done += piece_elements) {
       const std::uint64_t count = std::min(piece_elements, part.count - done);
       const std::span<float> span(piece.data(), static_cast<std::size_t>(count));
       values(info, part.first_in_tensor + done, span);
-      for (std::uint64_t i = 0; i < count; ++i) store_value(info, part.begin + done + i, span[i]);
+      store_run(info, part.begin + done, span, buffers, q);
     }
   }
 
-  /// Stores one value in parameter and master, as far as they are held here.
-  void store_value(const tensor_info& info, std::uint64_t position, float value) {
+  /// Stores values in parameters and masters, as far as they are held here.
+  void store_run(const tensor_info& info, std::uint64_t begin, std::span<const float> values,
+                 piece_buffers& buffers, queue q) {
     auto& store = state_.at(info.unit);
-    placed<parameter_type>& parameters = held_parameters(info);
-    const bool holds_parameter = contains(parameters.held, position);
     if (!info.trainable) {
-      if (holds_parameter) *parameters.at(position) = static_cast<parameter_type>(value);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        buffers.parameters[i] = static_cast<parameter_type>(values[i]);
+      }
+      upload_held(begin, values.size(), buffers.parameters, store.frozen_parameters, q);
       return;
     }
-    parameter_type parameter{};
-    master_type<precision> master{};
-    precision::store(value, parameter, master);
-    if (holds_parameter) *parameters.at(position) = parameter;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      precision::store(values[i], buffers.parameters[i], buffers.masters[i]);
+    }
+    upload_held(begin, values.size(), buffers.parameters, store.parameters, q);
     if constexpr (has_master<precision>) {
-      if (contains(store.masters.held, position)) *store.masters.at(position) = master;
+      upload_held(begin, values.size(), buffers.masters, store.masters, q);
     }
   }
-  static bool contains(interval held, std::uint64_t position) noexcept {
-    return held.begin <= position && position < held.end;
-  }
 
-  void store_everywhere(const tensor_info& info, std::uint64_t first,
-                        std::span<const float> values) {
-    const std::uint64_t begin = state_.layout.offset(info.id) + first;
-    for (std::uint64_t i = 0; i < values.size(); ++i) store_value(info, begin + i, values[i]);
+  template <class T>
+  void upload_held(std::uint64_t begin, std::uint64_t count, const std::vector<T>& from,
+                   const placed<T>& to, queue q) {
+    const interval common = intersect({begin, begin + count}, to.held);
+    if (common.empty()) return;
+    state_.executor.upload(from.data() + (common.begin - begin), to.at(common.begin), common.size(),
+                           q);
   }
 
   /// Replicated states receive the other ranks' shards.
@@ -208,9 +246,10 @@ class tensor_io {
   }
 
   /// Owners write their part of `out` and broadcast it; without partitions it is a local copy.
-  template <class T, class ValueAt>
-  void export_pieces(const tensor_info& info, std::span<T> out, bool is_partitioned, queue q,
-                     ValueAt value_at_position) {
+  /// `read(position, run)` gets runs of at most piece_elements.
+  template <class T, class Read>
+  void export_runs(const tensor_info& info, std::span<T> out, bool is_partitioned, queue q,
+                   Read read) {
     const std::uint64_t begin = state_.layout.offset(info.id);
     const interval tensor{begin, begin + info.elements};
     auto& store = state_.at(info.unit);
@@ -220,14 +259,18 @@ class tensor_io {
     for (int owner = 0; owner < (partitioned ? cut.ranks : 1); ++owner) {
       const interval part = partitioned ? intersect(tensor, cut.owned_by(owner)) : tensor;
       if (part.empty()) continue;
-      T* const values = out.data() + (part.begin - begin);
+      const std::span<T> values = out.subspan(part.begin - begin, part.size());
       if (!partitioned || owner == state_.rank()) {
-        for (std::uint64_t i = 0; i < part.size(); ++i) {
-          values[i] = value_at_position(part.begin + i);
+        for (std::uint64_t first = 0; first < part.size(); first += piece_elements) {
+          const std::uint64_t count = std::min(piece_elements, part.size() - first);
+          read(part.begin + first, values.subspan(first, count));
         }
       }
       if (!partitioned || state_.ranks() == 1) continue;
-      state_.wire.broadcast(range<T, full, space>(values, part.size()), owner, q).wait(q);
+      mirror<T> operand(state_.executor, values);
+      operand.upload(values.size(), q);
+      state_.wire.broadcast(range<T, full, space>(operand.data(), part.size()), owner, q).wait(q);
+      operand.download(values.size(), q);
     }
   }
 

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <array>
-#include <bit>
-#include <cmath>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -11,15 +9,18 @@
 
 #include <zero/detail/engine_state.hpp>
 #include <zero/detail/gradient_flow.hpp>
-#include <zero/detail/step_math.hpp>
+#include <zero/detail/step_parts.hpp>
+#include <zero/detail/step_request.hpp>
 #include <zero/error.hpp>
-#include <zero/kernels/norm.hpp>
+#include <zero/kernels/chunked_norm.hpp>
+#include <zero/kernels/control.hpp>
 #include <zero/kernels/update.hpp>
+#include <zero/numeric/scalar_ops.hpp>
 
 namespace zero::detail {
 
 /// Turns reduced gradients into new parameters: one message between the ranks, then one pass over
-/// this rank's part of the model states.
+/// this rank's part of the model states. In host memory; <zero/cuda.hpp> brings that of devices.
 template <class State>
 class update_flow {
  public:
@@ -28,99 +29,71 @@ class update_flow {
   using precision = typename State::precision;
   using optimizer = typename State::optimizer_type;
   using scalars = std::array<double, optimizer::scalar_count>;
+  using ticket = step_ticket;
 
   update_flow(State& state, gradient_flow<State>& gradients)
-      : state_(state), gradients_(gradients), group_scalars_(state.layout.group_count()) {
-    static_assert(step_message::size == plan::control_elements);
+      : state_(state),
+        gradients_(gradients),
+        control_(kernels::initial_control(state.options.loss_scale)),
+        group_arguments_(state.layout.group_count()),
+        group_scalars_(state.layout.group_count()) {
+    static_assert(kernels::step_message_elements == plan::control_elements);
   }
 
-  /// The common verdict of all ranks about the reduced gradients; changes nothing but the control
-  /// block. Throws: mismatch_error on every rank when the arguments differ between ranks.
-  struct verdict {
-    bool is_finite = true;
-    gradient_factors factors;
-  };
-  verdict agree(const step_arguments& arguments, queue q) {
-    check(arguments);
-    const std::uint64_t hash = hash_of(arguments);
-    const std::span<double, step_message::size> values = control();
+  /// Bytes of the arena's control block.
+  static constexpr std::uint64_t control_bytes(const model_layout&, const plan_request&) noexcept {
+    return plan::control_elements * sizeof(double);
+  }
+  /// What has to be done once there is memory.
+  void start(queue) noexcept {}
+
+  /// Takes the arguments of the next step. Throws: usage_error; nothing has changed then.
+  void prepare(const step_arguments& arguments, queue) {
+    check_step_arguments(arguments, state_.layout);
+    request_ = make_step_request(
+        arguments, {state_.all_ranks(), state_.micro_batches, precision::scales_before_rounding});
+    write_group_arguments(arguments, state_.layout,
+                          static_cast<double>(state_.optimizer.weight_decay), group_arguments_);
+    for (std::size_t g = 0; g < group_scalars_.size(); ++g) {
+      group_scalars_[g] = state_.optimizer.prepare(control_.steps + 1, group_arguments_[g]);
+    }
+  }
+
+  /// Agrees with the other ranks on the step, and updates the states that this rank holds.
+  /// Throws: mismatch_error on every rank, before any state changes, when they want different
+  /// steps.
+  void run(queue q) {
+    const std::span<double> message = this->message();
     // Replicas have the same gradients: one of them counts.
     const bool is_counted = replica_of(state_.wire.communicator()) == 0;
-    step_message::write(values, local_sum_of_squares(), is_counted, hash);
+    kernels::write_step_message<scalar_ops<double>>(control_, request_, local_sum_of_squares(),
+                                                    is_counted, message.data());
     if (state_.all_ranks() > 1) {
-      state_.wire.all_reduce(range<double, full, space>(values.data(), values.size()), q).wait(q);
+      state_.wire.all_reduce(range<double, full, space>(message.data(), message.size()), q).wait(q);
     }
-    if (!step_message::arguments_agree(values, hash, state_.all_ranks())) {
-      throw mismatch_error(
-          "the ranks passed different arguments to step() (lr, clip, divisor, group_lr) or have "
-          "taken different numbers of steps or micro-batches; no state has changed",
-          {std::string(backend_of(state_.wire.communicator())), state_.rank(), -1, "step",
-           state_.steps, 0});
-    }
-    return {step_message::is_finite(values),
-            gradient_factors::from(step_message::sum_of_squares(values), unscale_factor(arguments),
-                                   arguments.clip)};
+    const bool is_taken = kernels::decide<scalar_ops<double>, precision>(
+        control_, request_, message.data(), state_.all_ranks());
+    if (control_.arguments_differ != 0) throw_mismatch(state_, control_.steps);
+    if (is_taken) apply();
   }
 
-  /// Updates the states that this rank holds. Moves nothing.
-  void apply(const step_arguments& arguments, float gradient_scale, std::uint64_t step) {
-    prepare_groups(arguments, step);
-    for (std::uint32_t u = 0; u < state_.layout.unit_count(); ++u) {
-      auto& store = state_.at(unit_id{u});
-      gradients_.with_reduced(unit_id{u}, [&](const auto& gradients) {
-        for (const segment& part : store.updated_segments) {
-          update(store, gradients, part, gradient_scale);
-        }
-      });
-    }
+  /// `report` has what the engine knows of the step that was run.
+  ticket finish(step_report report, queue) const {
+    fill_report(control_, report);
+    return ticket(report);
+  }
+
+  /// What was decided so far.
+  const kernels::control_block& control(queue) const noexcept { return control_; }
+  /// What a pass gives to the user's loss.
+  float pass_loss_scale() const noexcept {
+    return static_cast<float>(loss_scale_of<precision>(control_));
   }
 
  private:
-  std::span<double, step_message::size> control() noexcept {
-    return std::span<double, step_message::size>(
-        reinterpret_cast<double*>(state_.memory.data() + state_.plan.control), step_message::size);
-  }
-
-  void check(const step_arguments& arguments) const {
-    const auto reject = [](const char* what, double value) {
-      throw usage_error(std::string("zero::engine::step: ") + what + " is " +
-                        std::to_string(value));
-    };
-    if (!std::isfinite(arguments.lr)) reject("lr", arguments.lr);
-    if (!(arguments.clip >= 0)) reject("clip", arguments.clip);
-    if (arguments.divisor && !(*arguments.divisor > 0)) reject("divisor", *arguments.divisor);
-    for (const group_rate& group : arguments.group_lr) {
-      if (group.group.value >= state_.layout.group_count()) {
-        throw usage_error("zero::engine::step: group_lr names group " +
-                          std::to_string(group.group.value) + " of " +
-                          std::to_string(state_.layout.group_count()));
-      }
-      if (!std::isfinite(group.lr)) reject("a group's lr", group.lr);
-    }
-  }
-
-  double divisor(const step_arguments& arguments) const noexcept {
-    return arguments.divisor.value_or(static_cast<double>(state_.all_ranks()) *
-                                      static_cast<double>(state_.micro_batches));
-  }
-
-  /// From stored gradients to mean gradients. The fold of fp16 has divided by N already.
-  double unscale_factor(const step_arguments& arguments) const noexcept {
-    const double divided = precision::scales_before_rounding ? state_.all_ranks() : 1;
-    return divided / (divisor(arguments) * loss_scale());
-  }
-  double loss_scale() const noexcept {
-    return precision::loss_scaling::is_dynamic ? state_.scale.value() : 1.0;
-  }
-
-  std::uint64_t hash_of(const step_arguments& arguments) const noexcept {
-    hasher hash;
-    hash.add(state_.steps).add(state_.skipped_steps).add(state_.micro_batches);
-    hash.add(arguments.lr).add(arguments.clip).add(divisor(arguments)).add(loss_scale());
-    for (const group_rate& group : arguments.group_lr) {
-      hash.add(std::uint64_t{group.group.value}).add(group.lr);
-    }
-    return hash.value();
+  std::span<double> message() noexcept {
+    return {reinterpret_cast<double*>(state_.memory.data() + state_.plan.control),
+            plan::control_elements};
   }
 
   /// Rank r sums the squares of its shards, unit by unit, in double, whatever the stage: so all
@@ -130,41 +103,31 @@ class update_flow {
     for (std::uint32_t u = 0; u < state_.layout.unit_count(); ++u) {
       gradients_.with_reduced(unit_id{u}, [&](const auto& gradients) {
         for (const segment& part : state_.at(unit_id{u}).shard_segments) {
-          sum += kernels::sum_of_squares(space{}, gradients.at(part.begin), part.count);
+          // In the order of devices, so that they get these bits, too.
+          sum += kernels::chunked_sum_of_squares(space{}, gradients.at(part.begin), part.count);
         }
       });
     }
     return sum;
   }
 
-  void prepare_groups(const step_arguments& arguments, std::uint64_t step) {
-    for (std::uint32_t g = 0; g < state_.layout.group_count(); ++g) {
-      const group_options& group = state_.layout.group(group_id{g});
-      double lr = arguments.lr * group.lr_multiplier.value_or(1.0);
-      for (const group_rate& other : arguments.group_lr) {
-        if (other.group == group_id{g}) lr = other.lr;
-      }
-      const double weight_decay =
-          group.weight_decay.value_or(static_cast<double>(state_.optimizer.weight_decay));
-      group_scalars_[g] = state_.optimizer.prepare(step, {lr, weight_decay});
+  void apply() {
+    for (std::uint32_t u = 0; u < state_.layout.unit_count(); ++u) {
+      auto& store = state_.at(unit_id{u});
+      gradients_.with_reduced(unit_id{u}, [&](const auto& gradients) {
+        for (const segment& part : store.updated_segments) {
+          kernels::update(space{}, operands_of<State>(store, gradients, part),
+                          group_scalars_[part.group.value], control_.gradient_scale);
+        }
+      });
     }
-  }
-
-  template <class Store, class G>
-  void update(Store& store, const placed<G>& gradients, const segment& part, float scale) {
-    kernels::update_operands<optimizer, precision, G> operands;
-    operands.parameters = store.parameters.at(part.begin);
-    if constexpr (has_master<precision>) operands.masters = store.masters.at(part.begin);
-    for (std::size_t m = 0; m < operands.moments.size(); ++m) {
-      operands.moments[m] = store.moments[m].at(part.begin);
-    }
-    operands.gradients = gradients.at(part.begin);
-    operands.count = part.count;
-    kernels::update(space{}, operands, group_scalars_[part.group.value], scale);
   }
 
   State& state_;
   gradient_flow<State>& gradients_;
+  kernels::control_block control_;
+  kernels::step_request request_;
+  std::vector<update_arguments> group_arguments_;
   std::vector<scalars> group_scalars_;
 };
 

@@ -5,14 +5,16 @@
 #include <cstdint>
 
 #include <zero/config.hpp>
-#include <zero/detail/loss_scale.hpp>
+#include <zero/detail/hash.hpp>
+#include <zero/detail/hash_agreement.hpp>
+#include <zero/loss_scale.hpp>
 #include <zero/numeric/bit_cast.hpp>
 #include <zero/optimizer.hpp>
 #include <zero/precision.hpp>
 
 namespace zero::kernels {
 
-/// What the host says about one step; it reaches device memory by a stream-ordered copy.
+/// What the caller says about one step; on a device it arrives by a stream-ordered copy.
 struct step_request {
   /// Gradients are divided by `divisor`, and multiplied by N first where the fold took the mean.
   double multiplier = 1;
@@ -22,10 +24,11 @@ struct step_request {
   std::uint64_t arguments_hash = 0;
 };
 
-/// What a step decides and remembers, in device memory so that no step waits for the host.
+/// What a step decides and remembers; on a device it lies there, so that no step waits for the
+/// host.
 ///
-/// `advance` writes it once per step; the update kernels read it. The fields below `state` survive
-/// from step to step, the others describe the latest one.
+/// `decide` writes it once per step; the update kernels of devices read it. The fields below
+/// `state` survive from step to step, the others describe the latest one.
 struct control_block {
   float gradient_scale = 1;            ///< mean x unscale x clip, rounded once
   std::uint32_t found_inf = 0;         ///< not 0: the updates of this step do nothing
@@ -53,18 +56,6 @@ ZERO_HOST_DEVICE inline bool is_finite(double value) noexcept {
   return (bits & 0x7FF0000000000000U) != 0x7FF0000000000000U;
 }
 
-/// A bijection in which every input bit reaches every output bit (Stafford's variant 13).
-ZERO_HOST_DEVICE inline std::uint64_t mix(std::uint64_t x) noexcept {
-  x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
-  return x ^ (x >> 31U);
-}
-
-/// 16 bits of a hash as a number: sums over ranks, and of squares, stay exact.
-ZERO_HOST_DEVICE inline double hash_part(std::uint64_t hash, std::size_t i) noexcept {
-  return static_cast<double>((hash >> (16U * i)) & 0xFFFFU);
-}
-
 }  // namespace detail
 
 /// The state before the first step.
@@ -78,19 +69,10 @@ inline control_block initial_control(const loss_scale_options& scaling) noexcept
 /// A hash of what all ranks must agree on before a step: the request, and how far they have come.
 ZERO_HOST_DEVICE inline std::uint64_t step_hash(const control_block& control,
                                                 const step_request& request) noexcept {
-  using zero::detail::bit_cast;
-  const std::uint64_t words[] = {request.arguments_hash,
-                                 bit_cast<std::uint64_t>(request.multiplier),
-                                 bit_cast<std::uint64_t>(request.divisor),
-                                 bit_cast<std::uint64_t>(request.clip),
-                                 bit_cast<std::uint64_t>(control.loss_scale),
-                                 control.steps,
-                                 control.skipped_steps};
-  std::uint64_t hash = 0x243f6a8885a308d3U;
-  for (const std::uint64_t word : words) {
-    hash = detail::mix(hash ^ detail::mix(word + 0x9e3779b97f4a7c15U));
-  }
-  return hash;
+  zero::detail::hasher hash;
+  hash.add(request.arguments_hash).add(request.multiplier).add(request.divisor).add(request.clip);
+  hash.add(control.loss_scale).add(control.steps).add(control.skipped_steps);
+  return hash.value();
 }
 
 /// Writes this rank's part of the message; `is_counted` for one of the replicas of a gradient.
@@ -100,26 +82,7 @@ ZERO_HOST_DEVICE void write_step_message(const control_block& control, const ste
                                          double* message) noexcept {
   message[0] = is_counted ? sum_of_squares : 0.0;
   message[1] = detail::is_finite(sum_of_squares) ? 0.0 : 1.0;
-  const std::uint64_t hash = step_hash(control, request);
-  for (std::size_t i = 0; i < 3; ++i) {
-    const double part = detail::hash_part(hash, i);
-    message[2 + 2 * i] = part;
-    message[3 + 2 * i] = Ops::mul(part, part);
-  }
-}
-
-/// True on every rank exactly when all `ranks` wrote the same hash: with sums A of x and B of x^2
-/// over N ranks, N B >= A^2 holds with equality only where all x are equal.
-ZERO_ANY_OPS template <class Ops>
-ZERO_HOST_DEVICE bool step_messages_agree(const double* sums, std::uint64_t hash,
-                                          int ranks) noexcept {
-  const double n = ranks;
-  for (std::size_t i = 0; i < 3; ++i) {
-    const double mine = detail::hash_part(hash, i);
-    if (sums[2 + 2 * i] != Ops::mul(n, mine)) return false;
-    if (sums[3 + 2 * i] != Ops::mul(n, Ops::mul(mine, mine))) return false;
-  }
-  return true;
+  zero::detail::hash_agreement::write<Ops>(message + 2, step_hash(control, request));
 }
 
 /// What `advance` reads and writes; every pointer refers to device memory on a device.
@@ -167,40 +130,42 @@ ZERO_HOST_DEVICE void set_gradient_factors(control_block& control, const step_re
 
 }  // namespace detail
 
-/// Decides a step: skipped or taken, with which scale and scalars. One thread runs it, once a step.
+/// Decides a step: taken, which is the result, or skipped; and with which scale.
 ///
-/// Every rank comes to the same decisions, as they have the same sums. A power of beta is computed
-/// by repeated squaring from the step number, as prepare() does it, so nothing has to be carried
-/// from step to step and the scalars have the host's bits. Where the ranks disagree about the step,
-/// no state changes.
-ZERO_ANY_OPS template <class Ops, Precision P, Optimizer O>
-ZERO_HOST_DEVICE void advance(const O& optimizer,
-                              const advance_operands<typename P::compute_type>& operands) {
-  control_block& control = *operands.control;
-  const step_request& request = *operands.request;
-  const double* const sums = operands.message;
-  const bool agree = step_messages_agree<Ops>(sums, step_hash(control, request), operands.ranks);
+/// `sums`: the messages of all `ranks`, summed. Every rank comes to the same decision, as it has
+/// the same sums. Where the ranks disagree about the step, no state changes.
+ZERO_ANY_OPS template <class Ops, Precision P>
+ZERO_HOST_DEVICE bool decide(control_block& control, const step_request& request,
+                             const double* sums, int ranks) noexcept {
+  const bool agree =
+      zero::detail::hash_agreement::holds<Ops>(sums + 2, step_hash(control, request), ranks);
   const bool is_finite = sums[1] == 0.0 && detail::is_finite(sums[0]);
   control.arguments_differ = agree ? 0 : 1;
   control.found_inf = agree && is_finite ? 0 : 1;
   control.step_loss_scale = P::loss_scaling::is_dynamic ? control.loss_scale : 1.0;
   detail::set_gradient_factors<Ops>(control, request, sums[0]);
-  if (!agree) return;
-
-  if (is_finite) {
-    ++control.steps;
-    for (std::uint32_t g = 0; g < operands.group_count; ++g) {
-      double values[O::scalar_count];
-      optimizer.template step_scalars<Ops>(control.steps, operands.groups[g], values);
-      for (std::size_t k = 0; k < O::scalar_count; ++k) {
-        operands.scalars[g * O::scalar_count + k] =
-            static_cast<typename P::compute_type>(values[k]);
-      }
-    }
-  } else {
-    ++control.skipped_steps;
-  }
+  if (!agree) return false;
+  ++(is_finite ? control.steps : control.skipped_steps);
   if constexpr (P::loss_scaling::is_dynamic) detail::advance_loss_scale<Ops>(control, !is_finite);
+  return is_finite;
+}
+
+/// Decides a step and computes the scalars of its updates. One thread runs it, once a step.
+///
+/// A power of beta is computed by repeated squaring from the step number, as prepare() does it, so
+/// nothing has to be carried from step to step and the scalars have the host's bits.
+ZERO_ANY_OPS template <class Ops, Precision P, Optimizer O>
+ZERO_HOST_DEVICE void advance(const O& optimizer,
+                              const advance_operands<typename P::compute_type>& operands) {
+  control_block& control = *operands.control;
+  if (!decide<Ops, P>(control, *operands.request, operands.message, operands.ranks)) return;
+  for (std::uint32_t g = 0; g < operands.group_count; ++g) {
+    double values[O::scalar_count];
+    optimizer.template step_scalars<Ops>(control.steps, operands.groups[g], values);
+    for (std::size_t k = 0; k < O::scalar_count; ++k) {
+      operands.scalars[g * O::scalar_count + k] = static_cast<typename P::compute_type>(values[k]);
+    }
+  }
 }
 
 }  // namespace zero::kernels

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <zero/detail/decorator.hpp>
+#include <zero/detail/executor.hpp>
 #include <zero/detail/fingerprint_exchange.hpp>
 #include <zero/engine.hpp>
 #include <zero/precision.hpp>
@@ -188,7 +189,8 @@ void compare_versions(any_communicator& communicator, bool is_odd_one,
   if (is_odd_one) ++print.words.back();
   moved_elements line;
   detail::traffic<any_communicator> wire(ranks, line, 0);
-  detail::fingerprint_exchange<any_communicator>(wire, layout, {}).compare(print);
+  detail::executor<host_space> host(ranks);
+  detail::fingerprint_exchange<any_communicator>(wire, layout, host, {}).compare(print);
 }
 
 }  // namespace zero::test

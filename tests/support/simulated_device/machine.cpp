@@ -44,9 +44,19 @@ void machine::stop() {
   reset_nccl();
   streams_.clear();
   events_.clear();
-  for (const auto& [address, bytes] : allocations) std::free(address);
-  allocations.clear();
+  for (auto* blocks : {&allocations, &pinned}) {
+    for (const auto& [address, bytes] : *blocks) std::free(address);
+    blocks->clear();
+  }
   is_on_ = false;
+}
+
+bool machine::is_pinned(const void* begin, std::size_t bytes) const {
+  const auto* const first = static_cast<const std::byte*>(begin);
+  return std::any_of(pinned.begin(), pinned.end(), [&](const auto& block) {
+    const auto* const address = static_cast<const std::byte*>(block.first);
+    return address <= first && first + bytes <= address + block.second;
+  });
 }
 
 int machine::count_call(std::string_view function) {
@@ -236,6 +246,21 @@ std::uint64_t simulated_device::waits(int host_thread) const {
   auto& m = simulated::machine::instance();
   const auto lock = m.lock();
   return m.calls("cudaStreamWaitEvent", host_thread);
+}
+
+void simulated_device::drop_wait_in(const void* stream, std::uint64_t call) {
+  auto& m = simulated::machine::instance();
+  const auto lock = m.lock();
+  simulated::stream* const s = m.find_stream(stream);
+  if (s == nullptr) throw std::logic_error("simulated_device: no such stream");
+  s->dropped.insert(call);
+}
+
+std::uint64_t simulated_device::waits_in(const void* stream) const {
+  auto& m = simulated::machine::instance();
+  const auto lock = m.lock();
+  const simulated::stream* const s = m.find_stream(stream);
+  return s == nullptr ? 0 : s->waits;
 }
 
 void simulated_device::never_arrives(int rank, std::uint64_t sequence) {

@@ -40,6 +40,8 @@ struct stream {
   std::uint64_t priority = 0;  // the scheduler's whim: it often runs the highest, and changes it
   std::uint64_t enqueued = 0;
   std::uint64_t ran = 0;
+  std::uint64_t waits = 0;               // that were enqueued
+  std::set<std::uint64_t> dropped = {};  // those of them that do nothing
   std::deque<node> nodes;
 };
 
@@ -83,6 +85,8 @@ class machine {
              const std::string& what);
   void drop_nodes_of(const void* owner);
   bool has_nodes_of(const void* owner) const;
+  /// Whether the bytes lie in memory from cudaMallocHost.
+  bool is_pinned(const void* begin, std::size_t bytes) const;
   /// Another host thread may have to look again.
   void note_change() { changed_.notify_all(); }
 
@@ -93,6 +97,7 @@ class machine {
   std::uint64_t nodes_run() const { return nodes_run_; }
 
   std::map<void*, std::size_t> allocations;                   // address, bytes
+  std::map<void*, std::size_t> pinned;                        // likewise, of the host
   std::set<std::pair<int, std::uint64_t>> absent;             // rank, sequence
   std::map<std::pair<int, std::uint64_t>, int> async_errors;  // rank, sequence -> code
   std::set<const void*> capturing;                            // streams

@@ -3,10 +3,12 @@
 
 #include <cuda_runtime.h>
 
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "support/simulated_device/machine.hpp"
 
@@ -178,6 +180,30 @@ cudaError_t cudaFree(void* pointer) {
   });
 }
 
+cudaError_t cudaMallocHost(void** pointer, size_t bytes) {
+  return call("cudaMallocHost", [&](machine& m, auto&, bool) {
+    *pointer = nullptr;
+    if (bytes == 0) return cudaSuccess;
+    void* const block = std::malloc(bytes);
+    if (block == nullptr) return cudaErrorMemoryAllocation;
+    std::memset(block, 0xCD, bytes);
+    m.pinned.emplace(block, bytes);
+    *pointer = block;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaFreeHost(void* pointer) {
+  return call("cudaFreeHost", [&](machine& m, auto&, bool) {
+    if (pointer == nullptr) return cudaSuccess;
+    if (m.pinned.erase(pointer) == 0) return cudaErrorInvalidValue;
+    // Unlike cudaFree it waits for nothing: a copy that is still to come would write to freed
+    // memory, which address sanitizer sees.
+    std::free(pointer);
+    return cudaSuccess;
+  });
+}
+
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* handle, unsigned, int) {
   return call("cudaStreamCreateWithPriority", [&](machine& m, auto&, bool) {
     *handle = reinterpret_cast<cudaStream_t>(m.add_stream(current_device));
@@ -213,6 +239,13 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   });
 }
 
+cudaError_t cudaStreamGetId(cudaStream_t handle, unsigned long long* id) {
+  return call_on("cudaStreamGetId", handle, [&](machine&, auto&, stream& s, bool) {
+    *id = s.number;
+    return cudaSuccess;
+  });
+}
+
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
   return call_on("cudaStreamQuery", handle, [](machine& m, auto&, stream& s, bool) {
     m.take_some_steps();
@@ -232,6 +265,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t waited_for, uns
   return call_on("cudaStreamWaitEvent", handle, [&](machine& m, auto&, stream& s, bool is_dropped) {
     event* const e = m.find_event(waited_for);
     if (e == nullptr) return cudaErrorInvalidResourceHandle;
+    is_dropped = s.dropped.count(s.waits++) != 0 || is_dropped;
     // An event that was never recorded holds nobody up.
     if (is_dropped || !e->latest) return cudaSuccess;
     m.enqueue(s, {.name = "cudaStreamWaitEvent",
@@ -290,15 +324,31 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   });
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+// As CUDA promises for host memory that is not pinned: what goes to a device is staged before the
+// call returns, what comes from one has arrived then.
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t on) {
-  return call_on("cudaMemcpyAsync", on, [&](machine& m, auto&, stream& s, bool) {
+  return call_on("cudaMemcpyAsync", on, [&](machine& m, auto& lock, stream& s, bool) {
     if (bytes == 0) return cudaSuccess;
     if (to == nullptr || from == nullptr) return cudaErrorInvalidValue;
+    if (kind == cudaMemcpyHostToDevice && !m.is_pinned(from, bytes)) {
+      const auto* const first = static_cast<const std::byte*>(from);
+      m.enqueue(s, {.name = "cudaMemcpyAsync",
+                    .is_ready = {},
+                    .run = [to, staged = std::vector<std::byte>(first, first + bytes)] {
+                      std::memcpy(to, staged.data(), staged.size());
+                    }});
+      return cudaSuccess;
+    }
     m.enqueue(s, {.name = "cudaMemcpyAsync", .is_ready = {}, .run = [to, from, bytes] {
                     std::memmove(to, from, bytes);
                   }});
-    return cudaSuccess;
+    if (kind != cudaMemcpyDeviceToHost || m.is_pinned(to, bytes)) return cudaSuccess;
+    const std::uint64_t upto = s.enqueued;
+    return m.drive(
+               lock, [&] { return has_run(s, upto); }, "cudaMemcpyAsync to pageable memory")
+               ? cudaSuccess
+               : cudaErrorLaunchTimeout;
   });
 }
 

@@ -56,6 +56,9 @@ class simulated_device {
   void fail(simulated_fault fault);
   /// The cudaStreamWaitEvent with this number succeeds and does nothing.
   void drop_wait(std::uint64_t call, int host_thread = -1);
+  /// The same for the waits of one stream.
+  void drop_wait_in(const void* stream, std::uint64_t call);
+  std::uint64_t waits_in(const void* stream) const;
   /// cudaStreamWaitEvent calls so far, of one host thread or of all.
   std::uint64_t waits(int host_thread = -1) const;
   /// NCCL's rank `rank` never arrives at the collective with this number on its communicator.

@@ -119,7 +119,7 @@ class cuda_threads_session {
 
   void hold(std::uint64_t sequence, cuda_queue queue) {
     auto& slot = ring_.at(sequence);
-    attempt([&] { slot.done.hold(queue); });
+    attempt([&] { held_.hold_once(sequence, queue, [&] { slot.done.hold(queue); }); });
     throw_problem_of(slot.operation);
   }
 
@@ -231,6 +231,7 @@ class cuda_threads_session {
   std::unique_ptr<cuda_device_guard> guard_;
   unique_cuda_stream stream_{cuda_priority::highest};
   cuda_operation_ring ring_;
+  cuda_held_stream held_;
   std::unique_ptr<double, free_memory> scratch_;
   bool has_joined_ = false;
   std::string problem_;  // what this rank failed by, empty as long as it did not

@@ -28,7 +28,7 @@ struct gloo_options {
 
   /// A reduce-scatter moves and sums shards in pieces of this size.
   /// Units: bytes; rounded up to a multiple of 64.
-  std::uint64_t segment_bytes = std::uint64_t{1} << 20;
+  std::uint64_t segment_bytes = std::uint64_t{2} << 20;
 
   /// Pieces that are on their way from each peer at once.
   int depth = 2;

@@ -101,12 +101,20 @@ class nccl_session : public nccl_watched {
     guarded(oldest, [&] { cuda_try(result, "cudaStreamQuery"); });
   }
 
+  /// Throws what went wrong with the communicator, where something was lost by it.
+  void check() { throw_loss({"check", begun_, clock::now(), {}}); }
+
   // What the handle calls.
 
   void hold(std::uint64_t sequence, cuda_queue queue) {
     auto& slot = flight_.at(sequence);
     if (is_lost(sequence)) raise(slot.operation);
-    guarded(slot.operation, [&] { slot.done.hold(queue); });
+    guarded(slot.operation, [&] {
+      const auto hold = [&] { slot.done.hold(queue); };
+      // A graph needs every edge; what it holds up is no stream of now.
+      if (slot.operation.is_captured) return hold();
+      held_.hold_once(sequence, queue, hold);
+    });
   }
 
   void drain(std::uint64_t sequence) noexcept {
@@ -252,6 +260,7 @@ class nccl_session : public nccl_watched {
   // Nothing here may throw when it is made: the communicator is owned by then.
   ncclComm_t split_result_ = nullptr;  // NCCL writes it when it pleases
   std::atomic<bool> claimed_{false};
+  cuda_held_stream held_;
 };
 
 }  // namespace zero::detail
