@@ -181,7 +181,8 @@ class executor<cuda_space> {
 
   /// What is made while the device is current.
   struct device_objects {
-    unique_cuda_pinned<std::byte> staging{staging_bytes};
+    device_objects() : staging(staging_bytes) {}
+    unique_cuda_pinned<std::byte> staging;
     unique_cuda_event handover;
     unique_cuda_event done;
   };
