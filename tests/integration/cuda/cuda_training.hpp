@@ -111,7 +111,7 @@ inline model_layout device_layout() {
   const unit_id embedding = layout.add_unit("embedding");
   const tensor_id table = layout.add_tensor(embedding, "table", {37, 5}, no_decay);
   const unit_id block = layout.add_unit("block");
-  layout.add_tensor(block, "block.weight", {61, 89}, slow);
+  layout.add_tensor(block, "block.weight", {61, is_sanitized ? 37 : 89}, slow);
   layout.add_tensor(block, "block.fixed", {67}, decay, frozen);
   layout.add_tensor(block, "block.bias", {61}, no_decay);
   const unit_id head = layout.add_unit("head");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: multi_rank simulated_device
+// labels: multi_rank simulated_device slow
 // timeout: 300
 // links: zero_simulated_device zero_test_engines
 #include <catch2/catch.hpp>
