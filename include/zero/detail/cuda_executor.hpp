@@ -131,12 +131,6 @@ class executor<cuda_space> {
     if (check_) check_();
   }
 
-  static bool is_capturing(cuda_queue q) {
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    cuda_try(cudaStreamIsCapturing(q.stream(), &status), "cudaStreamIsCapturing");
-    return status != cudaStreamCaptureStatusNone;
-  }
-
   /// A step that is captured into a graph leaves nothing pending: the graph ends with it.
   template <class Wait>
   void finish_step(cuda_queue q, Wait wait_for_gathers) const {

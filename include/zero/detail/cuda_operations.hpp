@@ -61,6 +61,13 @@ class cuda_operation_ring {
   std::array<slot, slots> slots_;
 };
 
+/// Whether what the queue gets now becomes part of a graph. Throws: cuda_error.
+inline bool is_capturing(cuda_queue queue) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cuda_try(cudaStreamIsCapturing(queue.stream(), &status), "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
+}
+
 /// What one of the user's streams waits for already.
 ///
 /// A communicator's stream runs in order: who waits for a collective waits for all before it, and a

@@ -13,6 +13,7 @@
 #include <zero/cuda/queue.hpp>
 #include <zero/detail/cuda_control_layout.hpp>
 #include <zero/detail/cuda_executor.hpp>
+#include <zero/detail/cuda_operations.hpp>
 #include <zero/detail/cuda_reports.hpp>
 #include <zero/detail/engine_state.hpp>
 #include <zero/detail/gradient_flow.hpp>
@@ -121,8 +122,7 @@ class cuda_update_flow {
          state_.layout.group_count(), state_.all_ranks(), scalars()},
         stream);
     update_all(stream);
-    is_captured_ = state_.executor.is_capturing(q);
-    latest_ = is_captured_ ? 0 : reports_->enqueue(block(), q);
+    latest_ = is_capturing(q) ? 0 : reports_->enqueue(block(), q);
   }
 
   ticket finish(const step_report& report, queue) noexcept { return {*this, latest_, report}; }
@@ -209,7 +209,6 @@ class cuda_update_flow {
   std::vector<update_arguments> group_arguments_;
   std::unique_ptr<cuda_reports> reports_;
   std::uint64_t latest_ = 0;
-  bool is_captured_ = false;
 };
 
 template <class State>

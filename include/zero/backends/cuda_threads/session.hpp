@@ -82,12 +82,12 @@ class cuda_threads_session {
     const cuda_device_guard guard(device());
     cuda_operation operation{call.operation, host().next_sequence(rank_), clock::now(), {}};
     operation.deadline = operation.start + host().timeout();
-    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    bool is_refused = false;
     attempt([&] {
-      cuda_try(cudaStreamIsCapturing(queue.stream(), &capture), "cudaStreamIsCapturing");
-      if (capture == cudaStreamCaptureStatusNone) events_of(rank_).ready->record(queue);
+      is_refused = is_capturing(queue);
+      if (!is_refused) events_of(rank_).ready->record(queue);
     });
-    if (capture != cudaStreamCaptureStatusNone) refuse_capture(operation);
+    if (is_refused) refuse_capture(operation);
     throw_problem_of(operation);
     host().enter(rank_, call, buffer);
     bool is_whole = true;

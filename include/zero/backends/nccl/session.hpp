@@ -45,9 +45,7 @@ class nccl_session : public nccl_watched {
     std::optional<cuda_device_guard> guard;
     guarded(operation, [&] {
       guard.emplace(device_);
-      cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-      cuda_try(cudaStreamIsCapturing(queue.stream(), &capture), "cudaStreamIsCapturing");
-      operation.is_captured = capture != cudaStreamCaptureStatusNone;
+      operation.is_captured = is_capturing(queue);
       ready_.record(queue);
       ready_.hold(stream_);
     });
@@ -111,8 +109,11 @@ class nccl_session : public nccl_watched {
     if (is_lost(sequence)) raise(slot.operation);
     guarded(slot.operation, [&] {
       const auto hold = [&] { slot.done.hold(queue); };
-      // A graph needs every edge; what it holds up is no stream of now.
-      if (slot.operation.is_captured) return hold();
+      // A graph needs every edge while it is captured; later streams know nothing of its events.
+      if (slot.operation.is_captured) {
+        if (is_capturing(queue)) hold();
+        return;
+      }
       held_.hold_once(sequence, queue, hold);
     });
   }
