@@ -95,8 +95,7 @@ class cuda_held_stream {
 /// The handle of a collective in a communicator's stream.
 ///
 /// `wait(queue)` makes the queue wait, never the host; it throws what is known to have gone wrong.
-/// Dropped without it, the
-/// handle waits on the host. It does not outlive its communicator.
+/// Dropped without it, the handle waits on the host. It does not outlive its communicator.
 ///
 /// Session: hold(sequence, queue), which throws, and drain(sequence) noexcept.
 template <class Session>
