@@ -9,9 +9,9 @@
 #include <zero/backends/cuda_threads.hpp>
 #include <zero/backends/threads.hpp>
 
+#include "support/run_rank.hpp"
 #include "support/simulated_device/host_view.hpp"
 #include "support/simulated_device/kernels.hpp"
-#include "support/simulated_device/run_rank.hpp"
 #include "support/simulated_device/simulated_device.hpp"
 
 namespace zero::test {

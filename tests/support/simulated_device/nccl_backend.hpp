@@ -13,9 +13,9 @@
 #include <zero/rendezvous/memory_store.hpp>
 
 #include "support/any_ranks.hpp"
+#include "support/run_rank.hpp"
 #include "support/simulated_device/host_view.hpp"
 #include "support/simulated_device/nccl_running_device.hpp"
-#include "support/simulated_device/run_rank.hpp"
 #include "support/simulated_device/simulated_device.hpp"
 
 namespace zero::test {

@@ -15,9 +15,9 @@
 #include <zero/backends/threads.hpp>
 
 #include "support/rank_runner.hpp"
+#include "support/run_rank.hpp"
 #include "support/simulated_device/kernels.hpp"
 #include "support/simulated_device/ordering.hpp"
-#include "support/simulated_device/run_rank.hpp"
 #include "support/simulated_device/simulated_device.hpp"
 
 using namespace zero;

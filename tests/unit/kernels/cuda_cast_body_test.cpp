@@ -4,28 +4,17 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 #include <catch2/catch.hpp>
 #include <zero/kernels/cast.hpp>
 
-#include "kernel_cases.hpp"
+#include "cuda_cases.hpp"
 #include "support/cuda_bodies.hpp"
 
 namespace {
 
 using namespace kernel_tests;
 namespace cuda = zero::kernels::cuda;
-
-template <class T>
-buffer<T> filled(std::uint64_t count, std::size_t offset, std::uint64_t seed) {
-  buffer<T> result(count, offset);
-  sequence values(seed);
-  for (std::size_t i = 0; i < count; ++i) {
-    result[i] = cuda::convert_element<T>(mixed_value(values));
-  }
-  return result;
-}
 
 template <class A, class B>
 void require_host_bits(std::uint64_t count, std::size_t input_offset, std::size_t output_offset) {

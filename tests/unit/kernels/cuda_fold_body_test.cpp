@@ -9,31 +9,13 @@
 
 #include <catch2/catch.hpp>
 
-#include "kernel_cases.hpp"
+#include "cuda_cases.hpp"
 #include "support/cuda_bodies.hpp"
 
 namespace {
 
 using namespace kernel_tests;
 namespace cuda = zero::kernels::cuda;
-
-template <class T>
-struct fold_inputs {
-  std::vector<buffer<T>> arrays;
-  std::vector<const T*> pointers;
-
-  /// The array `misaligned` does not start at 16 bytes.
-  fold_inputs(std::size_t ranks, std::uint64_t count, std::size_t misaligned) {
-    sequence values(count + ranks);
-    for (std::size_t r = 0; r < ranks; ++r) {
-      arrays.emplace_back(count, r == misaligned ? 1 : 0);
-      for (std::size_t i = 0; i < count; ++i) {
-        arrays[r][i] = cuda::convert_element<T>(mixed_value(values));
-      }
-    }
-    for (const auto& array : arrays) pointers.push_back(array.data());
-  }
-};
 
 template <class T, class U>
 void require_host_bits(std::size_t ranks, std::uint64_t count, std::size_t misaligned,

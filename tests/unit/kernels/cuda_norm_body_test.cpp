@@ -11,27 +11,15 @@
 
 #include <catch2/catch.hpp>
 
-#include "kernel_cases.hpp"
+#include "cuda_cases.hpp"
 #include "support/cuda_bodies.hpp"
 
 namespace {
 
-using kernel_tests::sequence;
+using kernel_tests::uneven_values;
 namespace cuda = zero::kernels::cuda;
 using zero::kernels::chunked_sum_of_squares;
 using zero::kernels::norm_scratch_elements;
-
-/// Values of very different sizes, so that every other order of additions rounds differently.
-template <class T>
-std::vector<T> uneven_values(std::uint64_t count, std::uint64_t seed) {
-  sequence values(seed);
-  std::vector<T> result(count);
-  for (T& value : result) {
-    const int exponent = static_cast<int>(values.bits() % 24) - 12;
-    value = cuda::convert_element<T>(std::ldexp(values.unit(), exponent));
-  }
-  return result;
-}
 
 /// What the device does level by level, with every launch as all threads in turn.
 template <class G>

@@ -4,7 +4,6 @@
 #include <zero/kernels/cuda/update_body.hpp>
 
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -12,7 +11,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "kernel_cases.hpp"
+#include "cuda_cases.hpp"
 #include "support/cuda_bodies.hpp"
 
 namespace {
@@ -21,57 +20,6 @@ using namespace kernel_tests;
 namespace cuda = zero::kernels::cuda;
 
 constexpr float gradient_scale = 0.75F;
-
-/// The arrays of one update; `misaligned` is the one that does not start at 16 bytes, or none.
-template <class O, class P, class G>
-struct device_states {
-  static constexpr std::size_t moment_count = O::moments_per_element;
-  static constexpr std::size_t none = 99;
-
-  buffer<typename P::parameter_type> parameters;
-  buffer<zero::master_type<P>> masters;
-  buffer<G> gradients;
-  std::vector<buffer<typename P::moment_type>> moments;
-
-  device_states(std::uint64_t count, std::size_t misaligned)
-      : parameters(count, misaligned == 0 ? 1 : 0),
-        masters(count, misaligned == 1 ? 1 : 0),
-        gradients(count, misaligned == 2 ? 1 : 0) {
-    for (std::size_t k = 0; k < moment_count; ++k) {
-      moments.emplace_back(count, misaligned == 3 + k ? 1 : 0);
-    }
-    sequence values(count + 1);
-    for (std::size_t i = 0; i < count; ++i) {
-      P::store(mixed_value(values), parameters[i], masters[i]);
-      gradients[i] = static_cast<G>(mixed_value(values));
-      for (std::size_t k = 0; k < moment_count; ++k) {
-        const float moment = mixed_value(values) * 0x1p-6F;
-        moments[k][i] = static_cast<typename P::moment_type>(k == 1 ? std::fabs(moment) : moment);
-      }
-    }
-  }
-
-  zero::kernels::update_operands<O, P, G> operands() {
-    zero::kernels::update_operands<O, P, G> result;
-    result.parameters = parameters.data();
-    if constexpr (zero::has_master<P>) result.masters = masters.data();
-    for (std::size_t k = 0; k < moment_count; ++k) result.moments[k] = moments[k].data();
-    result.gradients = gradients.data();
-    result.count = gradients.size();
-    return result;
-  }
-
-  std::string difference(const device_states& other) const {
-    constexpr std::size_t npos = buffer<G>::npos;
-    if (parameters.difference(other.parameters) != npos) return "parameters";
-    if (masters.difference(other.masters) != npos) return "masters";
-    if (gradients.difference(other.gradients) != npos) return "gradients";
-    for (std::size_t k = 0; k < moment_count; ++k) {
-      if (moments[k].difference(other.moments[k]) != npos) return "moment " + std::to_string(k);
-    }
-    return {};
-  }
-};
 
 /// Runs the body on `states` as `threads` threads.
 template <std::size_t Elements, class O, class P, class G>

@@ -92,6 +92,10 @@ class buffer {
   T& operator[](std::size_t i) { return values_[offset_ + i]; }
   std::size_t size() const { return values_.size() - offset_ - guard; }
 
+  /// All of it, for copies to a device and back: the elements begin at offset().
+  std::vector<T>& storage() { return values_; }
+  std::size_t offset() const { return offset_; }
+
   /// The first index at which both differ, guards included; npos where they do not.
   std::size_t difference(const buffer& other) const {
     for (std::size_t i = 0; i < values_.size(); ++i) {
