@@ -2,23 +2,21 @@
 // Prints what the instantiation of all optimizers with one precision policy must consist of: for
 // each entry point its name, the 128-bit loads and the 128-bit stores that its bytes per thread
 // amount to ("any" for kernels of one thread). Everything is derived from the types.
-#include <cxxabi.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
-#include <cstdlib>
 #include <set>
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <typeinfo>
 
 #include <zero/kernels/cuda/cast_body.hpp>
 #include <zero/kernels/cuda/control_body.hpp>
 #include <zero/kernels/cuda/fold_body.hpp>
 #include <zero/kernels/cuda/norm_body.hpp>
 #include <zero/kernels/cuda/update_body.hpp>
+
+#include "support/kernel_name.hpp"
 
 namespace {
 
@@ -28,13 +26,7 @@ std::set<std::string> lines;
 
 template <class Body>
 void expect(const char* entry, const std::string& loads, const std::string& stores) {
-  int status = 0;
-  char* const text = abi::__cxa_demangle(typeid(Body).name(), nullptr, nullptr, &status);
-  const std::string body = status == 0 ? text : typeid(Body).name();
-  std::free(text);
-  const std::string closing = body.back() == '>' ? " >" : ">";
-  lines.insert("void zero::kernels::cuda::" + std::string(entry) + "<" + body + closing + "(" +
-               body + ")\t" + loads + "\t" + stores);
+  lines.insert(zero::test::kernel_name<Body>(entry) + "\t" + loads + "\t" + stores);
 }
 
 template <class Body>

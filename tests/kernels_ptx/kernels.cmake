@@ -13,8 +13,8 @@ endif()
 
 # Needs no nvcc: the linker's message where no file instantiates the kernels.
 add_test(NAME kernels_ptx.missing_instantiation
-  COMMAND "${ZERO_PYTHON}" "${zero_kernel_tests}/missing_instantiation.py"
-    "${CMAKE_CXX_COMPILER}" "${PROJECT_SOURCE_DIR}/include")
+  COMMAND "${ZERO_PYTHON}" "${zero_kernel_tests}/missing_instantiation.py" "${CMAKE_CXX_COMPILER}"
+    -std=c++20 -I "${PROJECT_SOURCE_DIR}/include" "${zero_kernel_tests}/uses_kernels.cpp")
 zero_set_test_properties(kernels_ptx.missing_instantiation LABELS kernel_host TIMEOUT 180)
 
 # Adds a test that needs the toolkit. Where there is none it is only counted.
@@ -40,6 +40,7 @@ set(zero_kernel_outputs)
 if(TARGET zero_cuda)
   file(MAKE_DIRECTORY "${zero_kernel_folder}")
   add_executable(zero_kernel_expectations "${zero_kernel_tests}/expectations.cpp")
+  target_include_directories(zero_kernel_expectations PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   target_link_libraries(zero_kernel_expectations PRIVATE zero::zero zero_dev_flags)
   zero_write_cuda_kernels(zero_kernel_files "${zero_kernel_folder}"
     OPTIMIZERS ${zero_kernel_optimizers} PRECISIONS ${zero_kernel_precisions})
@@ -97,6 +98,7 @@ if(TARGET zero_cuda)
   target_link_libraries(zero_engine_in_cuda_file PRIVATE zero::cuda)
 endif()
 
+include("${zero_kernel_tests}/engine_over_nccl.cmake")
 include("${zero_kernel_tests}/thrust.cmake")
 
 # One visible line where the toolkit is missing; a failure where it must not be.

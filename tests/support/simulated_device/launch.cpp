@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What object files of nvcc call to register and launch their kernels. The device code in them is
-// never looked at: a launch runs the host function that simulate_kernel() put in its place.
+// never looked at: a launch runs the host function that simulate_kernel() put in its place, or
+// simulate_device_code() by its name.
 
 #include <cuda_runtime.h>
 
@@ -12,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "support/kernel_name.hpp"
+#include "support/simulated_device/device_code.hpp"
 #include "support/simulated_device/machine.hpp"
 
 namespace {
@@ -43,6 +46,22 @@ struct launch_configuration {
   cudaStream_t stream;
 };
 thread_local std::vector<launch_configuration> configurations;
+
+/// Without a body where nobody said what it does.
+kernel find_kernel(const void* stub) {
+  kernel found;
+  {
+    const std::lock_guard lock(kernels_mutex());
+    const auto entry = kernels().find(stub);
+    if (entry != kernels().end()) found = entry->second;
+  }
+  if (found.body) return found;
+  if (const auto* const code = zero::test::detail::find_device_code(found.name)) {
+    found.argument_bytes = code->argument_bytes;
+    found.body = code->body;
+  }
+  return found;
+}
 
 std::uint64_t volume(dim3 extent) {
   return std::uint64_t{extent.x} * extent.y * extent.z;
@@ -77,7 +96,7 @@ char __cudaInitModule(void**) {
 void __cudaRegisterFunction(void**, const char* stub, char*, const char* name, int, uint3*, uint3*,
                             dim3*, dim3*, int*) {
   const std::lock_guard lock(kernels_mutex());
-  kernels()[stub].name = name;
+  kernels()[stub].name = zero::test::demangle(name);
 }
 
 void __cudaRegisterVar(void**, char*, char*, const char*, int, size_t, int, int) {}
@@ -113,12 +132,7 @@ cudaError_t cudaLaunchKernel(const void* stub, dim3 blocks, dim3 threads, void**
 
 static cudaError_t enqueue_launch(const void* stub, dim3 blocks, dim3 threads, void** arguments,
                                   cudaStream_t on) {
-  kernel found;
-  {
-    const std::lock_guard lock(kernels_mutex());
-    const auto entry = kernels().find(stub);
-    if (entry != kernels().end()) found = entry->second;
-  }
+  const kernel found = find_kernel(stub);
   auto& m = machine::instance();
   const auto lock = m.lock();
   const int fault = m.count_call("cudaLaunchKernel");
@@ -127,7 +141,7 @@ static cudaError_t enqueue_launch(const void* stub, dim3 blocks, dim3 threads, v
   if (s == nullptr) return cudaErrorInvalidResourceHandle;
   if (!found.body) {
     m.find("cudaLaunchKernel: no host function stands for " + found.name +
-           " (simulate_kernel was not called)");
+           " (neither simulate_kernel nor simulate_device_code was called)");
     return cudaErrorInvalidDeviceFunction;
   }
   // Arguments are copied at the launch, as a driver does.

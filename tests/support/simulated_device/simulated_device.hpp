@@ -80,18 +80,23 @@ namespace detail {
 /// The copy of a kernel's argument and what runs it on the host.
 using kernel_body = std::function<void(const void* argument, std::uint64_t threads)>;
 void add_kernel(const void* stub, std::size_t argument_bytes, kernel_body body);
+
+/// Calls `body.run(thread, threads)` for every thread.
+template <class Body>
+kernel_body body_of() {
+  static_assert(std::is_trivially_copyable_v<Body>);
+  return [](const void* argument, std::uint64_t threads) {
+    const Body& body = *static_cast<const Body*>(argument);
+    for (std::uint64_t i = 0; i < threads; ++i) body.run(i, threads);
+  };
+}
 }  // namespace detail
 
-/// Says what a launch of a kernel with one argument does, by the address of its host stub:
-/// `body.run(thread, threads)` for every thread, in an order of the scheduler's choice.
+/// Says what a launch of a kernel with one argument does, by the address of its host stub: what
+/// body_of() says, when the scheduler comes to it. Kernels of nvcc: device_code.hpp.
 template <class Body>
 void simulate_kernel(void (*stub)(Body)) {
-  static_assert(std::is_trivially_copyable_v<Body>);
-  detail::add_kernel(reinterpret_cast<const void*>(stub), sizeof(Body),
-                     [](const void* argument, std::uint64_t threads) {
-                       const Body& body = *static_cast<const Body*>(argument);
-                       for (std::uint64_t i = 0; i < threads; ++i) body.run(i, threads);
-                     });
+  detail::add_kernel(reinterpret_cast<const void*>(stub), sizeof(Body), detail::body_of<Body>());
 }
 
 }  // namespace zero::test
