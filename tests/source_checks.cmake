@@ -12,6 +12,17 @@ add_test(NAME source.layering_detects
   COMMAND "${ZERO_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/layering.py" --self-test)
 zero_set_test_properties(source.layering_detects LABELS static)
 
+# The include folders of what a target wraps.
+function(zero_third_party_dirs result target)
+  set(dirs)
+  if(target STREQUAL "zero_mpi")
+    set(dirs ${MPI_CXX_INCLUDE_DIRS})
+  elseif(target MATCHES "cuda|nccl")
+    set(dirs ${CUDAToolkit_INCLUDE_DIRS} ${ZERO_NCCL_INCLUDE_DIR})
+  endif()
+  set(${result} "${dirs}" PARENT_SCOPE)
+endfunction()
+
 # Each header alone, and all of them together in two translation units.
 # Those of a third party are checked where it was found, with its include folders.
 set(header_names)
@@ -20,11 +31,8 @@ foreach(target IN ITEMS zero zero_rendezvous zero_gloo zero_mpi zero_cuda zero_n
     continue()
   endif()
   get_target_property(header_files ${target} HEADER_SET)
-  set(third_party_dirs)
-  if(target STREQUAL "zero_mpi")
-    set(third_party_dirs ${MPI_CXX_INCLUDE_DIRS})
-  elseif(target MATCHES "cuda|nccl")
-    set(third_party_dirs ${CUDAToolkit_INCLUDE_DIRS} ${ZERO_NCCL_INCLUDE_DIR})
+  zero_third_party_dirs(third_party_dirs "${target}")
+  if(target MATCHES "cuda|nccl")
     list(FILTER header_files INCLUDE REGEX "\\.hpp$")  # device code is compiled by nvcc elsewhere
   endif()
   foreach(header IN LISTS header_files)
@@ -56,10 +64,16 @@ foreach(compiler IN LISTS misuse_compilers)
   cmake_path(GET compiler FILENAME compiler_name)
   foreach(misuse IN LISTS misuses)
     cmake_path(GET misuse STEM stem)
+    zero_read_tag("${misuse}" links target)
+    if(target AND NOT TARGET "${target}")
+      message(STATUS "zero: compile_fail.${stem} is left out, it needs ${target}")
+      continue()
+    endif()
+    zero_third_party_dirs(third_party_dirs "${target}")
     set(name "compile_fail.${stem}.${compiler_name}")
     add_test(NAME "${name}"
       COMMAND "${ZERO_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/compile_fail/check.py"
-        "${compiler}" "${include_dir}" "${misuse}")
+        "${compiler}" "${include_dir}" "${misuse}" ${third_party_dirs})
     zero_set_test_properties("${name}" LABELS compile_fail)
   endforeach()
 endforeach()
