@@ -22,8 +22,9 @@ namespace zero::kernels {
 ///     template struct zero::kernels::instantiate<zero::adamw, zero::bf16_mixed>;
 ///
 /// and all its other files may be compiled without nvcc. Where that file is missing, the linker
-/// reports the members below as undefined, with the arguments that have to be instantiated. The
-/// CMake function zero_cuda_kernels() writes and adds such a file.
+/// reports the members below as undefined, with the arguments that have to be instantiated, and the
+/// functions of fold.hpp, norm.hpp and cast.hpp that come with them. The CMake function
+/// zero_cuda_kernels() writes and adds such a file.
 ///
 /// Policies and optimizers of your own: P::load, P::store, O::update and O::step_scalars carry
 /// ZERO_HOST_DEVICE, and O::update takes moments and scalars of any indexable type, as the models
