@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -67,6 +68,14 @@ template <class G, class A>
 void accumulate(cuda_space, const G* input, A* sums, std::uint64_t count, cuda_stream stream) {
   test::launch_simulated("kernels::accumulate", cuda::accumulate_body<G, A>{input, sums, count},
                          stream);
+}
+
+template <class T>
+void fill_zero(cuda_space, T* values, std::uint64_t count, cuda_stream stream) {
+  if (count == 0) return;
+  zero::detail::cuda_try(
+      cudaMemsetAsync(values, 0, static_cast<std::size_t>(count) * sizeof(T), stream),
+      "kernels::fill_zero");
 }
 
 template <class G>
