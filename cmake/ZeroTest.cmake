@@ -11,12 +11,28 @@ set(ZERO_TEST_WITHOUT "" CACHE STRING "Leave out test files with this label (emp
 set(ZERO_TEST_LIGHT "" CACHE STRING
   "Folders whose tests are compiled without optimisation and with reduced counts: where templates are
   many and data are small, compiling for a sanitizer takes far longer than running")
+set(ZERO_TEST_UNOPTIMISED "" CACHE STRING
+  "Test programs whose names match this regular expression are compiled without optimisation")
 set(ZERO_TEST_MATCH "" CACHE STRING "Build only test files whose path matches this regular expression")
 set(ZERO_TEST_TIMEOUT_FACTOR 1 CACHE STRING "Multiplies every timeout (sanitizers are slow)")
 option(ZERO_TEST_SOURCE_CHECKS
   "Also check layers, headers, compile-time messages and packaging (once is enough)" ON)
 
 find_program(ZERO_PYTHON NAMES python3 REQUIRED)
+
+# The compilers whose messages for misuse are checked: the build's own, under ZERO_FULL clang++ too.
+function(zero_misuse_compilers result)
+  set(compilers "${CMAKE_CXX_COMPILER}")
+  if(DEFINED ENV{ZERO_FULL} AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    find_program(ZERO_CLANGXX NAMES clang++)
+    if(ZERO_CLANGXX)
+      list(APPEND compilers "${ZERO_CLANGXX}")
+    else()
+      message(STATUS "zero: no clang++, its compile-time messages are not checked")
+    endif()
+  endif()
+  set(${result} "${compilers}" PARENT_SCOPE)
+endfunction()
 
 # result: the words after "<tag>:" in the file's comments, as a list.
 function(zero_read_tag file tag result)
@@ -103,8 +119,11 @@ function(zero_add_catch_tests folder)
       if(folder STREQUAL "integration" AND TARGET zero_test_engines)
         target_link_libraries("${program}" PRIVATE zero_test_engines)
       endif()
-      if(folder IN_LIST ZERO_TEST_LIGHT)
+      if(folder IN_LIST ZERO_TEST_LIGHT OR
+         (ZERO_TEST_UNOPTIMISED AND program MATCHES "${ZERO_TEST_UNOPTIMISED}"))
         target_compile_options("${program}" PRIVATE -O0)
+      endif()
+      if(folder IN_LIST ZERO_TEST_LIGHT)
         target_compile_definitions("${program}" PRIVATE ZERO_TEST_REDUCED=1)
       endif()
     endif()

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds and runs the tests: A g++, B address and undefined-behaviour sanitizers, C thread sanitizer
-# (tests with several ranks). --full adds full counts, the slow tests to B, and D, a debug build.
+# (tests with several ranks). --full adds full counts, optimisation of all tests to A, the slow
+# tests to B, and D, a debug build.
 # Other options are ctest's. The last line is the sum over the parts.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -55,10 +56,12 @@ need_packages demo tests
 if ((full)); then
   export ZERO_FULL=1
   sanitized=(-DZERO_TEST_WITHOUT=)
+  optimised=(-DZERO_TEST_UNOPTIMISED=)
 else
   sanitized=(-DZERO_TEST_WITHOUT=slow)
+  optimised=()
 fi
-run_part A release -DZERO_BUILD_TESTS=ON -DZERO_BUILD_BENCH=ON
+run_part A release -DZERO_BUILD_TESTS=ON -DZERO_BUILD_BENCH=ON "${optimised[@]}"
 run_part B asan "${sanitized[@]}"
 run_part C tsan "${sanitized[@]}"
 if ((full)); then

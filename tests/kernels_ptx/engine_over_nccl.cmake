@@ -16,11 +16,12 @@ if(TARGET zero_nccl)
     COMMAND "${ZERO_PYTHON}" "${zero_kernel_tests}/missing_instantiation.py" "${CMAKE_CXX_COMPILER}"
       ${flags} $<TARGET_OBJECTS:zero_engine_over_nccl_host> ${libraries})
   zero_set_test_properties(kernels_ptx.missing_instantiation.engine LABELS kernel_host)
-  find_program(ZERO_CLANGXX NAMES clang++)
-  if(ZERO_CLANGXX AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  zero_misuse_compilers(compilers)
+  list(GET compilers -1 clang)
+  if(NOT clang STREQUAL CMAKE_CXX_COMPILER)
     list(TRANSFORM CUDAToolkit_INCLUDE_DIRS PREPEND "-isystem;" OUTPUT_VARIABLE cuda_folders)
     add_test(NAME kernels_ptx.missing_instantiation.engine.clang
-      COMMAND "${ZERO_PYTHON}" "${zero_kernel_tests}/missing_instantiation.py" "${ZERO_CLANGXX}"
+      COMMAND "${ZERO_PYTHON}" "${zero_kernel_tests}/missing_instantiation.py" "${clang}"
         -std=c++20 -I "${PROJECT_SOURCE_DIR}/include" ${cuda_folders}
         -isystem "${ZERO_NCCL_INCLUDE_DIR}" "${zero_kernel_tests}/engine_over_nccl.cpp"
         ${libraries})

@@ -28,11 +28,7 @@ else()
 
   # As the other misuses, with Thrust's headers where the compiler looks by itself.
   list(JOIN zero_thrust_include_dirs ":" zero_thrust_path)
-  find_program(ZERO_CLANGXX NAMES clang++)
-  set(misuse_compilers "${CMAKE_CXX_COMPILER}")
-  if(ZERO_CLANGXX AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-    list(APPEND misuse_compilers "${ZERO_CLANGXX}")
-  endif()
+  zero_misuse_compilers(misuse_compilers)
   foreach(compiler IN LISTS misuse_compilers)
     cmake_path(GET compiler FILENAME compiler_name)
     foreach(misuse IN LISTS zero_thrust_misuses)
