@@ -88,9 +88,11 @@ std::vector<step_row> measure_steps(std::uint64_t psi) {
 #if defined(ZERO_TEST_GPU_ALL)
   add_stage<zero::stage0>(psi, rows);
   add_stage<zero::stage1>(psi, rows);
-  add_stage<zero::stage3>(psi, rows);
 #endif
   add_stage<zero::stage2>(psi, rows);
+#if defined(ZERO_TEST_GPU_ALL)
+  add_stage<zero::stage3>(psi, rows);
+#endif
   return rows;
 }
 

@@ -13,6 +13,9 @@ import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "scripts", "lib"))
+import gpu_checks
+
 SCRIPT = os.path.join(ROOT, "scripts", "gpu_check.sh")
 BIN_DIR = sys.argv[1]
 DEVICE = {"device": "a pretended GPU", "driver_version": 13000, "runtime_version": 13000}
@@ -125,7 +128,7 @@ def test_absent():
 def test_statuses():
     build = Build()
     build.program("test_gpu_nccl", "echo NCCL 2.28.9")
-    build.program("test_gpu_training", "echo one; echo two; exit 3")
+    build.program("test_gpu_training", "echo \"$@\"; echo two; exit 3")
     build.program("test_gpu_large", "echo too little memory; exit 77")
     build.program("train_cuda", "echo \"$@\"")
     result, report = build.check("--only", "kernels", "cuda_threads", "nccl", "benchmarks", "large",
@@ -141,7 +144,9 @@ def test_statuses():
     check(result.stdout.splitlines()[-1].startswith("4 passed, 1 failed, 2 skipped, 0 not run"),
           "the last line: %r" % result.stdout)
     check(entries["cuda_threads"]["reason"] == "exit code 3"
-          and entries["cuda_threads"]["output"] == ["one", "two"], "a failure's output is kept")
+          and entries["cuda_threads"]["output"][-1] == "two", "a failure's output is kept")
+    check(entries["cuda_threads"]["output"][0]
+          == "--filenames-as-tags -w NoTests [#cuda_threads_test]", "one file's tests are selected")
     check(entries["large"]["reason"] == "too little memory", "the reason of what was skipped")
     check(report["device"] == DEVICE and report["nccl_version"] == "2.28.9", "device and NCCL")
     figures = entries["benchmarks"]["figures"]
@@ -200,6 +205,13 @@ def test_real_programs():
               "gpu_info's one line: %r" % shown.stdout)
     else:
         check(json.loads(shown.stdout)["devices"] > 0, "gpu_info's JSON: %r" % shown.stdout)
+    for one in gpu_checks.ALL:
+        program = os.path.join(BIN_DIR, (*one.programs, "")[0])
+        if isinstance(one, gpu_checks.Program) and os.path.exists(program):
+            listed = subprocess.run([program, *gpu_checks.CATCH, *one.selection,
+                                     "--list-test-names-only"], stdout=subprocess.PIPE,
+                                    encoding="utf-8", check=False).stdout
+            check("gpu " in listed, "%s selects no test" % one.name)
 
 
 test_arguments()

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include <zero/backends/nccl.hpp>
@@ -152,24 +153,28 @@ TEST_CASE("gpu nccl: collectives are captured into a graph and run at every laun
 }
 
 TEST_CASE("gpu nccl: after an abort every call throws its reason") {
-  memory_store store;
-  nccl_communicator comm(store, 0, 1, settings());
-  const unique_cuda_stream stream;
-  const device_array<double> values(1, stream);
-  const auto reduce = [&] { comm.all_reduce(range_of<double, full>(values), stream).wait(stream); };
-  reduce();
-  comm.synchronize(stream);
-  comm.abort("the test is over");
-  for (int call = 0; call < 2; ++call) {
-    const rank_error error = error_of(reduce);
-    INFO(error.text);
-    CHECK(error.kind == outcome::aborted);
-    CHECK(error.says("the test is over"));
+  {
+    memory_store store;
+    nccl_communicator comm(store, 0, 1, settings());
+    const unique_cuda_stream stream;
+    const device_array<double> values(1, stream);
+    const auto reduce = [&] {
+      comm.all_reduce(range_of<double, full>(values), stream).wait(stream);
+    };
+    reduce();
+    comm.synchronize(stream);
+    comm.abort("the test is over");
+    for (int call = 0; call < 2; ++call) {
+      const rank_error error = error_of(reduce);
+      INFO(error.text);
+      CHECK(error.kind == outcome::aborted);
+      CHECK(error.says("the test is over"));
+    }
   }
   // The device itself is as good as before.
-  memory_store second_store;
-  nccl_communicator second(second_store, 0, 1, settings());
-  CHECK(std::string_view(collective_that_differs<float>(second, 1003)) == "none");
+  memory_store store;
+  nccl_communicator comm(store, 0, 1, settings());
+  CHECK(std::string_view(collective_that_differs<float>(comm, 1003)) == "none");
 }
 
 TEST_CASE("gpu nccl: wrong ranges and ranks, and a rank that does not come, have types") {

@@ -40,9 +40,10 @@ class device_gradients {
       for (std::uint64_t i = 0; i < values.size(); ++i) {
         values[i] = real_gradient({0, step, 0, info.key, i});
       }
-      detail::cuda_try(cudaMemcpyAsync(arrays_[t], values.data(), values.size() * sizeof(float),
-                                       cudaMemcpyHostToDevice, queue_.stream()),
-                       "cudaMemcpyAsync");
+      zero::detail::cuda_try(
+          cudaMemcpyAsync(arrays_[t], values.data(), values.size() * sizeof(float),
+                          cudaMemcpyHostToDevice, queue_.stream()),
+          "cudaMemcpyAsync");
     }
   }
   range<const float, partial, cuda_space> of(tensor_id tensor) const {
