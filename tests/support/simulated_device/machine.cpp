@@ -31,7 +31,8 @@ void machine::start(const simulated_device_options& options) {
   random_.seed(options.seed);
   laziness_ = std::min<std::uint64_t>(random(24), 16);
   last_error_code() = 0;
-  streams_made_ = order_ = nodes_run_ = 0;
+  goes_on_ = false;
+  streams_made_ = order_ = nodes_run_ = faults_met_ = looks_ = 0;
   calls_.clear();
   faults_.clear();
   findings_.clear();
@@ -44,10 +45,10 @@ void machine::stop() {
   reset_nccl();
   streams_.clear();
   events_.clear();
-  for (auto* blocks : {&allocations, &pinned}) {
-    for (const auto& [address, bytes] : *blocks) std::free(address);
-    blocks->clear();
-  }
+  for (const auto& [address, device] : allocations) std::free(address);
+  for (const auto& [address, bytes] : pinned) std::free(address);
+  allocations.clear();
+  pinned.clear();
   is_on_ = false;
 }
 
@@ -65,18 +66,55 @@ int machine::count_call(std::string_view function) {
   const int thread = host_thread_number();
   const std::uint64_t of_thread = thread < 0 ? 0 : calls_[{name, thread}]++;
   for (const simulated_fault& fault : faults_) {
-    if (fault.function != name) continue;
-    const bool is_hit = fault.host_thread < 0
-                            ? fault.call == of_all
-                            : fault.host_thread == thread && fault.call == of_thread;
-    if (is_hit) return fault.code;
+    const bool is_due =
+        fault.function == name &&
+        (fault.host_thread < 0 ? fault.call == of_all
+                               : fault.host_thread == thread && fault.call == of_thread);
+    if (!is_due && !lasts_for(fault, name)) continue;
+    ++faults_met_;
+    return fault.code;
   }
   return 0;
+}
+
+bool machine::lasts_for(const simulated_fault& fault, std::string_view function) const {
+  if (!fault.lasts || function.substr(0, 4) != "cuda") return false;
+  if (fault.host_thread >= 0 && fault.host_thread != host_thread_number()) return false;
+  return calls(fault.function, fault.host_thread) > fault.call;
+}
+
+void machine::stay(std::unique_lock<std::mutex>& lock) {
+  changed_.wait(lock, [this] { return goes_on_; });
+}
+
+void machine::go_on() {
+  goes_on_ = true;
+  note_change();
 }
 
 std::uint64_t machine::calls(const std::string& function, int host_thread) const {
   const auto found = calls_.find({function, host_thread});
   return found == calls_.end() ? 0 : found->second;
+}
+
+std::map<std::string, std::uint64_t> machine::calls(int host_thread) const {
+  std::map<std::string, std::uint64_t> counts;
+  for (const auto& [key, count] : calls_) {
+    if (key.second == host_thread) counts[key.first] = count;
+  }
+  return counts;
+}
+
+std::map<std::string, std::uint64_t> machine::alive() const {
+  std::map<std::string, std::uint64_t> counts{
+      {"cudaMalloc", allocations.size()},
+      {"cudaMallocHost", pinned.size()},
+      {"cudaStreamCreateWithPriority", streams_.size()},
+      {"cudaEventCreateWithFlags", events_.size()},
+      {"ncclCommInitRankConfig", living_communicators()},
+  };
+  std::erase_if(counts, [](const auto& entry) { return entry.second == 0; });
+  return counts;
 }
 
 stream* machine::add_stream(int device) {
@@ -127,9 +165,14 @@ void machine::enqueue(stream& s, node n) {
 }
 
 void machine::take_some_steps() {
-  // Who polls often enough sees progress however lazy the device is.
   if (random(17) < laziness_) return;
   for (std::uint64_t left = random(4); left > 0 && step(); --left) {
+  }
+}
+
+void machine::look() {
+  if (++looks_ % 8 != 0) return take_some_steps();
+  for (std::uint64_t left = random(64); left > 0 && step(); --left) {
   }
 }
 
@@ -159,6 +202,20 @@ bool machine::step() {
   order_ ^= order_ >> 29U;
   note_change();
   return true;
+}
+
+bool machine::drain(std::unique_lock<std::mutex>& lock, int device, const std::string& what) {
+  std::map<std::uint64_t, std::uint64_t> upto;  // stream, nodes
+  for (const auto& s : streams_) {
+    if (s->device == device) upto[s->number] = s->enqueued;
+  }
+  const auto is_done = [&] {
+    return std::none_of(streams_.begin(), streams_.end(), [&](const auto& s) {
+      const auto found = upto.find(s->number);
+      return found != upto.end() && s->ran < found->second;
+    });
+  };
+  return drive(lock, is_done, what);
 }
 
 bool machine::drive(std::unique_lock<std::mutex>& lock, const std::function<bool()>& is_fulfilled,
@@ -233,6 +290,19 @@ void simulated_device::fail(simulated_fault fault) {
   m.plan(std::move(fault));
 }
 
+void simulated_device::stall(const std::string& function, std::uint64_t call, int host_thread) {
+  fail({.function = function,
+        .call = call,
+        .code = simulated::machine::stalls,
+        .host_thread = host_thread});
+}
+
+void simulated_device::go_on() {
+  auto& m = simulated::machine::instance();
+  const auto lock = m.lock();
+  m.go_on();
+}
+
 void simulated_device::drop_wait(std::uint64_t call, int host_thread) {
   // cudaErrorNotReady is no error of a wait: the runtime's part reads it as "do nothing".
   constexpr int dropped = 600;
@@ -246,6 +316,24 @@ std::uint64_t simulated_device::waits(int host_thread) const {
   auto& m = simulated::machine::instance();
   const auto lock = m.lock();
   return m.calls("cudaStreamWaitEvent", host_thread);
+}
+
+std::map<std::string, std::uint64_t> simulated_device::calls(int host_thread) const {
+  auto& m = simulated::machine::instance();
+  const auto lock = m.lock();
+  return m.calls(host_thread);
+}
+
+std::uint64_t simulated_device::faults_met() const {
+  auto& m = simulated::machine::instance();
+  const auto lock = m.lock();
+  return m.faults_met();
+}
+
+std::map<std::string, std::uint64_t> simulated_device::alive() const {
+  auto& m = simulated::machine::instance();
+  const auto lock = m.lock();
+  return m.alive();
 }
 
 void simulated_device::drop_wait_in(const void* stream, std::uint64_t call) {

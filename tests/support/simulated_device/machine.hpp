@@ -64,7 +64,15 @@ class machine {
 
   /// Counts a call; the code of the fault that was planned for it, 0 for none.
   int count_call(std::string_view function);
+  /// The code of a fault that keeps its call from returning.
+  static constexpr int stalls = -1;
+  /// Returns when go_on() was called.
+  void stay(std::unique_lock<std::mutex>& lock);
+  void go_on();
   std::uint64_t calls(const std::string& function, int host_thread) const;
+  std::map<std::string, std::uint64_t> calls(int host_thread) const;
+  std::uint64_t faults_met() const { return faults_met_; }
+  std::map<std::string, std::uint64_t> alive() const;
   void plan(simulated_fault fault) { faults_.push_back(std::move(fault)); }
 
   stream* add_stream(int device);
@@ -78,8 +86,12 @@ class machine {
   void enqueue(stream& s, node n);
   /// Runs one runnable head, chosen by the seed. False when there is none.
   bool step();
-  /// Up to a few steps, for calls that look without waiting.
+  /// Up to a few steps, or none.
   void take_some_steps();
+  /// For calls that look without waiting: who polls sees progress however lazy the device is.
+  void look();
+  /// Runs nodes until all is done that the streams of a device hold now. Returns as drive().
+  bool drain(std::unique_lock<std::mutex>& lock, int device, const std::string& what);
   /// Runs nodes until `is_fulfilled`. False: a deadlock, which was noted as a finding.
   bool drive(std::unique_lock<std::mutex>& lock, const std::function<bool()>& is_fulfilled,
              const std::string& what);
@@ -96,14 +108,16 @@ class machine {
   std::uint64_t order() const { return order_; }
   std::uint64_t nodes_run() const { return nodes_run_; }
 
-  std::map<void*, std::size_t> allocations;                   // address, bytes
-  std::map<void*, std::size_t> pinned;                        // likewise, of the host
+  std::map<void*, int> allocations;                           // address, device
+  std::map<void*, std::size_t> pinned;                        // address, bytes
   std::set<std::pair<int, std::uint64_t>> absent;             // rank, sequence
   std::map<std::pair<int, std::uint64_t>, int> async_errors;  // rank, sequence -> code
   std::set<const void*> capturing;                            // streams
 
  private:
   std::string describe_heads() const;
+  /// Whether a fault that lasts has begun for the calling thread.
+  bool lasts_for(const simulated_fault& fault, std::string_view function) const;
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -113,9 +127,12 @@ class machine {
   std::vector<std::unique_ptr<stream>> streams_;  // in order of creation: seeds repeat
   std::vector<std::unique_ptr<event>> events_;
   std::uint64_t streams_made_ = 0;
+  std::uint64_t looks_ = 0;
   std::uint64_t laziness_ = 0;  // 0: a device that keeps up with its host; 16: far behind
   std::map<std::pair<std::string, int>, std::uint64_t> calls_;  // function, host thread
   std::vector<simulated_fault> faults_;
+  std::uint64_t faults_met_ = 0;
+  bool goes_on_ = false;
   std::vector<std::string> findings_;
   std::uint64_t order_ = 0;
   std::uint64_t nodes_run_ = 0;
@@ -129,5 +146,7 @@ int& last_error_code();
 
 /// Lets NCCL's part forget its communicators; called by stop().
 void reset_nccl();
+/// Communicators that were neither destroyed nor aborted.
+std::uint64_t living_communicators();
 
 }  // namespace zero::test::simulated

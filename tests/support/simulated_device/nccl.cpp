@@ -8,20 +8,16 @@
 #include <nccl.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "support/simulated_device/arithmetic.hpp"
 #include "support/simulated_device/machine.hpp"
-#include "support/simulated_device/nccl_running_device.hpp"
 #include "support/simulated_device/nccl_world.hpp"
 
 using zero::test::simulated::machine;
@@ -217,38 +213,21 @@ void retire(machine& m, ncclComm* comm) {
   m.note_change();
 }
 
-void run_device(const std::atomic<bool>& is_over) {
-  auto& m = machine::instance();
-  while (!is_over) {
-    bool is_idle = true;
-    {
-      const auto lock = m.lock();
-      for (std::uint64_t left = 1 + m.random(16); left > 0 && m.step(); --left) is_idle = false;
-    }
-    if (is_idle) {
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-    } else {
-      std::this_thread::yield();
-    }
-  }
-}
-
 }  // namespace
 
 void reset_nccl() {
   nccl() = library();
 }
 
+std::uint64_t living_communicators() {
+  const auto& all = nccl().comms;
+  return static_cast<std::uint64_t>(
+      std::count_if(all.begin(), all.end(), [](const auto& comm) { return !comm->is_gone; }));
+}
+
 }  // namespace zero::test::simulated
 
 using namespace zero::test::simulated;
-
-zero::test::running_device::running_device() : thread_([this] { run_device(is_over_); }) {}
-
-zero::test::running_device::~running_device() {
-  is_over_ = true;
-  thread_.join();
-}
 
 extern "C" {
 
@@ -271,6 +250,11 @@ const char* ncclGetLastError(ncclComm_t comm) {
 ncclResult_t ncclGetVersion(int* version) {
   auto& m = machine::instance();
   const auto lock = m.lock();
+  if (m.is_on()) {
+    if (const int code = m.count_call("ncclGetVersion"); code != 0) {
+      return refuse(nullptr, static_cast<ncclResult_t>(code), "injected fault");
+    }
+  }
   *version = m.options().nccl_version != 0 ? m.options().nccl_version : NCCL_VERSION_CODE;
   return ncclSuccess;
 }
@@ -329,7 +313,9 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
     m.find("ncclCommGetAsyncError: the communicator was destroyed or aborted before");
     return ncclInvalidArgument;
   }
-  if (m.count_call("ncclCommGetAsyncError") != 0) return ncclInternalError;
+  if (const int code = m.count_call("ncclCommGetAsyncError"); code != 0) {
+    return static_cast<ncclResult_t>(code);
+  }
   *state = comm->async;
   if (comm->async != ncclSuccess) return ncclSuccess;
   if (!comm->members->is_complete() || comm->split_target != nullptr) {
@@ -374,6 +360,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     m.find("ncclCommDestroy: the communicator was destroyed or aborted before");
     return ncclInvalidArgument;
   }
+  if (const auto result = fault(m, "ncclCommDestroy", comm)) return *result;
   if (comm->split_target != nullptr) m.find("ncclCommDestroy: a split is in progress");
   // It flushes what was enqueued; with a peer that does not come it would wait for ever.
   if (!m.drive(

@@ -34,7 +34,11 @@ cudaError_t call(const char* name, Function function) {
   auto& m = machine::instance();
   auto lock = m.lock();
   if (!m.is_on() || m.options().devices == 0) return keep(cudaErrorInsufficientDriver);
-  const int fault = m.count_call(name);
+  int fault = m.count_call(name);
+  if (fault == machine::stalls) {
+    m.stay(lock);
+    fault = 0;
+  }
   if (fault != 0 && fault != cudaErrorNotReady) return keep(static_cast<cudaError_t>(fault));
   return keep(function(m, lock, fault != 0));
 }
@@ -162,19 +166,20 @@ cudaError_t cudaMalloc(void** pointer, size_t bytes) {
     void* block = nullptr;
     if (posix_memalign(&block, alignment, bytes) != 0) return cudaErrorMemoryAllocation;
     std::memset(block, 0xCD, bytes);  // never the zeros that a program may hope for
-    m.allocations.emplace(block, bytes);
+    m.allocations.emplace(block, current_device);
     *pointer = block;
     return cudaSuccess;
   });
 }
 
+// As a device does, it waits for what is on its way: a peer may still read the memory.
 cudaError_t cudaFree(void* pointer) {
-  return call("cudaFree", [&](machine& m, auto&, bool) {
+  return call("cudaFree", [&](machine& m, auto& lock, bool) {
     if (pointer == nullptr) return cudaSuccess;
-    if (m.allocations.erase(pointer) == 0) return cudaErrorInvalidValue;
-    // As on a device, what can still finish has finished before the memory is gone.
-    while (m.step()) {
-    }
+    const auto found = m.allocations.find(pointer);
+    if (found == m.allocations.end()) return cudaErrorInvalidValue;
+    if (!m.drain(lock, found->second, "cudaFree")) return cudaErrorLaunchTimeout;
+    m.allocations.erase(pointer);
     std::free(pointer);
     return cudaSuccess;
   });
@@ -248,7 +253,7 @@ cudaError_t cudaStreamGetId(cudaStream_t handle, unsigned long long* id) {
 
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
   return call_on("cudaStreamQuery", handle, [](machine& m, auto&, stream& s, bool) {
-    m.take_some_steps();
+    m.look();
     return s.nodes.empty() ? cudaSuccess : cudaErrorNotReady;
   });
 }
@@ -305,7 +310,7 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t on) {
 
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
   return call("cudaEventQuery", [&](machine& m, auto&, bool) {
-    m.take_some_steps();
+    m.look();
     event* const e = m.find_event(handle);
     if (e == nullptr) return cudaErrorInvalidResourceHandle;
     return !e->latest || e->latest->is_done ? cudaSuccess : cudaErrorNotReady;

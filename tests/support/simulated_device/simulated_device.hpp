@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -40,6 +41,9 @@ struct simulated_fault {
   std::uint64_t call = 0;
   int code = 0;
   int host_thread = -1;  ///< counts the calls of this thread only (name_host_thread); -1: of all
+  /// From that call on every call of the CUDA runtime returns `code`, as after a kernel that
+  /// failed.
+  bool lasts = false;
 };
 
 /// The machine: while one exists, the CUDA and NCCL functions work, on it. One at a time.
@@ -54,6 +58,9 @@ class simulated_device {
   static void name_host_thread(int number);
 
   void fail(simulated_fault fault);
+  /// That call of the CUDA runtime, which is no launch, does not return before go_on().
+  void stall(const std::string& function, std::uint64_t call, int host_thread);
+  void go_on();
   /// The cudaStreamWaitEvent with this number succeeds and does nothing.
   void drop_wait(std::uint64_t call, int host_thread = -1);
   /// The same for the waits of one stream.
@@ -61,6 +68,12 @@ class simulated_device {
   std::uint64_t waits_in(const void* stream) const;
   /// cudaStreamWaitEvent calls so far, of one host thread or of all.
   std::uint64_t waits(int host_thread = -1) const;
+  /// Calls so far, by function, of one host thread or of all.
+  std::map<std::string, std::uint64_t> calls(int host_thread = -1) const;
+  /// Calls that returned a planned fault.
+  std::uint64_t faults_met() const;
+  /// What was made and is still there, by the function that makes it.
+  std::map<std::string, std::uint64_t> alive() const;
   /// NCCL's rank `rank` never arrives at the collective with this number on its communicator.
   void never_arrives(int rank, std::uint64_t sequence);
   /// ncclCommGetAsyncError reports `code` on rank `rank` once that collective was enqueued.

@@ -6,10 +6,13 @@
 #include <nccl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <zero/cuda/device.hpp>
@@ -285,6 +288,63 @@ TEST_CASE("a fault is the k-th call of a function, of all threads or of one") {
   CHECK(device.waits(3) == 1);
   CHECK(device.waits() == 1);
   simulated_device::name_host_thread(-1);
+}
+
+TEST_CASE("a fault that lasts is every later call of that thread, and what is left is counted") {
+  simulated_device device;
+  simulated_device::name_host_thread(1);
+  const unique_cuda_stream stream;
+  device.fail({.function = "cudaMalloc",
+               .call = 1,
+               .code = cudaErrorIllegalAddress,
+               .host_thread = 1,
+               .lasts = true});
+  void* block = nullptr;
+  void* other = nullptr;
+  CHECK(cudaMalloc(&block, 4) == cudaSuccess);
+  CHECK(device.faults_met() == 0);
+  CHECK(cudaMalloc(&other, 4) == cudaErrorIllegalAddress);
+  CHECK(cudaStreamSynchronize(stream.get()) == cudaErrorIllegalAddress);
+  CHECK(cudaFree(block) == cudaErrorIllegalAddress);
+  simulated_device::name_host_thread(-1);
+  CHECK(device.faults_met() == 3);
+  CHECK(device.calls(1).at("cudaMalloc") == 2);
+  CHECK(device.alive() == std::map<std::string, std::uint64_t>{
+                              {"cudaMalloc", 1}, {"cudaStreamCreateWithPriority", 1}});
+  CHECK(cudaFree(block) == cudaSuccess);
+  CHECK(device.alive().size() == 1);
+}
+
+TEST_CASE("a call that stalls returns when it may go on") {
+  simulated_device device;
+  device.stall("cudaMalloc", 0, 5);
+  std::atomic<bool> has_returned{false};
+  std::thread other([&] {
+    simulated_device::name_host_thread(5);
+    void* block = nullptr;
+    cudaMalloc(&block, 4);
+    has_returned = true;
+    cudaFree(block);
+  });
+  while (device.faults_met() == 0) std::this_thread::yield();
+  CHECK(!has_returned);
+  device.go_on();
+  other.join();
+  CHECK(has_returned);
+}
+
+TEST_CASE("memory is given back when what the device holds is done") {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    simulated_device device({.seed = seed});
+    void* block = nullptr;
+    cudaMalloc(&block, 4);
+    const unique_cuda_stream stream;
+    int value = 0;
+    cudaMemsetAsync(block, 1, 4, stream.get());
+    cudaMemcpyAsync(&value, block, 4, cudaMemcpyDefault, stream.get());
+    CHECK(cudaFree(block) == cudaSuccess);
+    CHECK(value == 0x01010101);
+  }
 }
 
 TEST_CASE("a machine without a driver has no devices and says why in one line") {

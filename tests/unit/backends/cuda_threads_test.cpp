@@ -145,6 +145,25 @@ TEST_CASE("an error of CUDA on one rank is one for all, with its place and text"
   }
 }
 
+TEST_CASE("a rank that cannot take its place ends the world for those that wait for it") {
+  for (const std::string function : {"cudaMalloc", "cudaEventCreateWithFlags"}) {
+    simulated_device device(machine_of(3));
+    device.fail({.function = function, .code = cudaErrorMemoryAllocation, .host_thread = 1});
+    const auto errors = run_ranks(3, {}, [](cuda_threads_communicator& comm) {
+      const unique_cuda_stream stream;
+      all_reduce_once(comm, stream);
+    });
+    CHECK(errors[1].kind == outcome::error);
+    CHECK(errors[1].says(function + ": cudaErrorMemoryAllocation (2)"));
+    for (const std::size_t peer : {0U, 2U}) {
+      INFO(errors[peer].text);
+      CHECK(errors[peer].kind == outcome::aborted);
+      CHECK(errors[peer].where.peer == 1);
+      CHECK(errors[peer].says("cudaErrorMemoryAllocation (2)"));
+    }
+  }
+}
+
 TEST_CASE("a queue that is being captured is refused, and the communicator stays usable") {
   simulated_device device(machine_of(1));
   const auto errors = run_ranks(2, {}, [&](cuda_threads_communicator& comm) {

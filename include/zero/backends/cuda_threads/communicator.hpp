@@ -50,7 +50,8 @@ class cuda_threads_communicator {
   static constexpr summation sums = summation::rank_tree;
   static constexpr std::string_view backend_name() noexcept { return "cuda_threads"; }
 
-  /// Throws: usage_error when the rank does not exist or was taken before; cuda_error.
+  /// Throws: usage_error when the rank does not exist or was taken before; cuda_error, which ends
+  /// the world for its peers.
   cuda_threads_communicator(const cuda_threads_world& world, int rank)
       : cuda_threads_communicator(world.state_, rank) {}
 
@@ -163,7 +164,18 @@ class cuda_threads_communicator {
 
  private:
   cuda_threads_communicator(std::shared_ptr<detail::cuda_threads_state> state, int rank)
-      : session_(std::make_unique<detail::cuda_threads_session>(std::move(state), rank)) {}
+      : session_(join(std::move(state), rank)) {}
+
+  /// A rank that cannot take its place is one that the peers wait for in vain: they hear why.
+  static std::unique_ptr<detail::cuda_threads_session> join(
+      std::shared_ptr<detail::cuda_threads_state> state, int rank) {
+    try {
+      return std::make_unique<detail::cuda_threads_session>(state, rank);
+    } catch (const error& e) {
+      state->host->abort(rank, e.what());
+      throw;
+    }
+  }
 
   static void nothing(std::uint64_t) noexcept {}
 
