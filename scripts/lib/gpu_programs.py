@@ -109,7 +109,7 @@ def configure_command(root, build_dir, architectures):
 def build_command(build_dir, targets):
     """One file that does not compile does not stop the others."""
     is_ninja = os.path.exists(os.path.join(build_dir, "build.ninja"))
-    return ["cmake", "--build", build_dir, "--parallel", str(os.cpu_count() or 1), "--target",
+    return ["cmake", "--build", build_dir, "--parallel", str(len(os.sched_getaffinity(0))), "--target",
             *targets, "--", *(["-k", "0"] if is_ninja else ["-k"])]
 
 
