@@ -22,7 +22,7 @@
 namespace {
 
 struct options {
-  std::uint64_t elements = std::uint64_t{1} << 27U;
+  std::uint64_t elements = std::uint64_t{1} << 28U;
   std::uint64_t psi = std::uint64_t{1} << 26U;
   std::string json;
   bool only_lists = false;

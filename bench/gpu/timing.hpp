@@ -48,28 +48,32 @@ inline double median(std::array<double, samples> values) {
   return values[samples / 2];
 }
 
-/// Runs a kernel and its yardstick in turn, so that both see the same clocks. Each enqueues its
-/// work in the queue.
+/// Runs a kernel and its yardstick in turn, so that both see the same clocks, each `repeats` times
+/// per sample; seconds are those of one run. Each enqueues its work in the queue.
 template <class Kernel, class Copy>
-compared_seconds compare(zero::cuda_queue q, Kernel kernel, Copy copy) {
-  for (int warm_up = 0; warm_up < 2; ++warm_up) {
-    kernel();
-    copy();
-  }
+compared_seconds compare(zero::cuda_queue q, int repeats, Kernel kernel, Copy copy) {
+  const auto run = [&] {
+    for (int i = 0; i < repeats; ++i) kernel();
+  };
+  const auto run_yardstick = [&] {
+    for (int i = 0; i < repeats; ++i) copy();
+  };
+  run();
+  run_yardstick();
   // Recorded without waiting in between: the device never idles.
   std::array<std::array<time_stamp, 3>, samples> stamps;
   for (auto& [before, between, after] : stamps) {
     before.record(q);
-    kernel();
+    run();
     between.record(q);
-    copy();
+    run_yardstick();
     after.record(q);
   }
   std::array<double, samples> kernel_seconds;
   std::array<double, samples> copy_seconds;
   for (std::size_t i = 0; i < samples; ++i) {
-    kernel_seconds[i] = stamps[i][1].seconds_since(stamps[i][0]);
-    copy_seconds[i] = stamps[i][2].seconds_since(stamps[i][1]);
+    kernel_seconds[i] = stamps[i][1].seconds_since(stamps[i][0]) / repeats;
+    copy_seconds[i] = stamps[i][2].seconds_since(stamps[i][1]) / repeats;
   }
   return {median(kernel_seconds), median(copy_seconds)};
 }
