@@ -103,7 +103,7 @@ class Sanitizer:
                                          run.program("test_gpu_kernels"), *CATCH],
                              {"ZERO_GPU_REDUCED": "1"})
         if not result.is_good():
-            unsupported = [line for line in result.lines() if "not supported" in line]
+            unsupported = [line for line in result.lines() if "Device not supported" in line]
             if unsupported:
                 return ("skipped", result.seconds, unsupported[0].strip(), None, None)
         return outcome_of(result)

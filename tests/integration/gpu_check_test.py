@@ -58,9 +58,9 @@ class Build:
             file.write("#!/bin/sh\n" + text + "\n")
         os.chmod(path, 0o755)
 
-    def check(self, *arguments):
+    def check(self, *arguments, environment=None):
         """The process and the JSON that it wrote."""
-        result = run("--no-build", "--build-dir", self.path, *arguments)
+        result = run("--no-build", "--build-dir", self.path, *arguments, environment=environment)
         path = os.path.join(self.path, "gpu_check.json")
         report = None
         if os.path.exists(path):
@@ -168,6 +168,22 @@ def test_statuses():
           "a device that cannot be described is a failure")
 
 
+def test_sanitizers():
+    build = Build()
+    with_tool = dict(os.environ, PATH=os.path.join(build.path, "bin") + ":" + os.environ["PATH"])
+    build.program("compute-sanitizer", "echo \"$2 $ZERO_GPU_REDUCED\"; shift 4; exec \"$@\"")
+    for text, status, reason in (("echo fine", "passed", None), ("exit 9", "failed", "exit code 9"),
+                                 ("echo Device not supported; exit 1", "skipped",
+                                  "Device not supported")):
+        build.program("test_gpu_kernels", text)
+        _, report = build.check("--only", "memcheck", "racecheck", environment=with_tool)
+        for name, entry in entries_of(report).items():
+            check((entry["status"], entry.get("reason")) == (status, reason),
+                  "%s over '%s': %s" % (name, text, entry))
+            if status == "failed":
+                check(entry["output"] == [name + " 1"], "tool and sizes: %s" % entry["output"])
+
+
 def is_alive(identity):
     try:
         with open("/proc/%s/stat" % identity, encoding="utf-8") as file:
@@ -217,6 +233,7 @@ def test_real_programs():
 test_arguments()
 test_absent()
 test_statuses()
+test_sanitizers()
 test_time_limit()
 test_real_programs()
 print("%d failures" % len(failures))
