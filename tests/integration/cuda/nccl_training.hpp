@@ -14,7 +14,7 @@
 
 namespace zero::test {
 
-/// A device for each rank, which runs while hosts wait for each other in the store.
+/// A device for each rank, which runs by itself.
 struct nccl_ranks {
   using communicator = nccl_communicator;
   static int devices_for(int ranks) { return ranks; }
@@ -24,6 +24,13 @@ struct nccl_ranks {
   static std::vector<rank_error> run(int ranks, Function function,
                                      std::chrono::milliseconds timeout = std::chrono::seconds(30)) {
     const running_device running;
+    return run_on_idle(ranks, function, timeout);
+  }
+
+  /// The same on a device that runs when hosts wait or look, as its seed says.
+  template <class Function>
+  static std::vector<rank_error> run_on_idle(int ranks, Function function,
+                                             std::chrono::milliseconds timeout) {
     memory_store store;
     const nccl_options settings{.timeout = timeout,
                                 .watch_interval = std::chrono::milliseconds(10)};
@@ -39,6 +46,17 @@ struct nccl_ranks {
       };
       return run_rank(comm, call);
     });
+  }
+};
+
+/// A device for each rank, which a seed leaves behind its host.
+struct idle_nccl_ranks {
+  using communicator = nccl_communicator;
+  static int devices_for(int ranks) { return ranks; }
+
+  template <class Function>
+  static std::vector<rank_error> run(int ranks, Function function) {
+    return nccl_ranks::run_on_idle(ranks, function, std::chrono::seconds(30));
   }
 };
 
