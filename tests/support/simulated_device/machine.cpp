@@ -5,6 +5,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <stdexcept>
+#include <utility>
+
+#include "support/simulated_device/graph.hpp"
 
 namespace zero::test {
 namespace simulated {
@@ -38,11 +41,11 @@ void machine::start(const simulated_device_options& options) {
   findings_.clear();
   absent.clear();
   async_errors.clear();
-  capturing.clear();
 }
 
 void machine::stop() {
   reset_nccl();
+  reset_graphs();
   streams_.clear();
   events_.clear();
   for (const auto& [address, device] : allocations) std::free(address);
@@ -109,7 +112,10 @@ std::map<std::string, std::uint64_t> machine::alive() const {
   std::map<std::string, std::uint64_t> counts{
       {"cudaMalloc", allocations.size()},
       {"cudaMallocHost", pinned.size()},
-      {"cudaStreamCreateWithPriority", streams_.size()},
+      {"cudaStreamCreateWithPriority",
+       static_cast<std::uint64_t>(std::count_if(streams_.begin(), streams_.end(),
+                                                [](const auto& s) { return !s->is_lane; }))},
+      {"cudaGraph", living_graphs()},
       {"cudaEventCreateWithFlags", events_.size()},
       {"ncclCommInitRankConfig", living_communicators()},
   };
@@ -157,11 +163,36 @@ std::uint64_t machine::random(std::uint64_t below) {
   return random_() % below;
 }
 
+stream& machine::add_lane(int device) {
+  stream& lane = *add_stream(device);
+  lane.is_lane = true;
+  return lane;
+}
+
+stream* machine::find_lane(std::uint64_t number) {
+  const auto found = std::find_if(streams_.begin(), streams_.end(),
+                                  [&](const auto& s) { return s->is_lane && s->number == number; });
+  return found == streams_.end() ? nullptr : found->get();
+}
+
+void machine::release_from(const capture& c) {
+  for (const auto& s : streams_) {
+    if (s->part_of.get() != &c) continue;
+    s->part_of.reset();
+    s->ends.clear();
+  }
+}
+
 void machine::enqueue(stream& s, node n) {
+  if (s.part_of) return add_to_capture(s, [n = std::move(n)] { return std::vector<node>{n}; });
+  push(s, std::move(n));
+  if (laziness_ < 16) take_some_steps();
+}
+
+void machine::push(stream& s, node n) {
   s.nodes.push_back(std::move(n));
   ++s.enqueued;
   note_change();
-  if (laziness_ < 16) take_some_steps();
 }
 
 void machine::take_some_steps() {
@@ -200,6 +231,7 @@ bool machine::step() {
   ++nodes_run_;
   order_ = (order_ ^ (chosen.number + 1)) * 0x9E3779B97F4A7C15U;
   order_ ^= order_ >> 29U;
+  if (chosen.is_lane && chosen.nodes.empty()) remove_stream(&chosen);
   note_change();
   return true;
 }
@@ -361,12 +393,6 @@ void simulated_device::asynchronous_error(int rank, std::uint64_t sequence, int 
   auto& m = simulated::machine::instance();
   const auto lock = m.lock();
   m.async_errors[{rank, sequence}] = code;
-}
-
-void simulated_device::start_capture(const void* stream) {
-  auto& m = simulated::machine::instance();
-  const auto lock = m.lock();
-  m.capturing.insert(stream);
 }
 
 std::uint64_t simulated_device::order() const {

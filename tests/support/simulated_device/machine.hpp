@@ -34,6 +34,8 @@ struct node {
   const void* owner = nullptr;     // the communicator whose abort ends it
 };
 
+struct capture;  // graph.hpp
+
 struct stream {
   int device = 0;
   std::uint64_t number = 0;
@@ -43,11 +45,16 @@ struct stream {
   std::uint64_t waits = 0;               // that were enqueued
   std::set<std::uint64_t> dropped = {};  // those of them that do nothing
   std::deque<node> nodes;
+  bool is_lane = false;                   // of a graph that was launched: goes when it is empty
+  std::shared_ptr<capture> part_of = {};  // while it is captured
+  std::vector<std::size_t> ends = {};     // the captured calls that its next one comes behind
 };
 
 struct event {
   int device = 0;
   std::shared_ptr<recording> latest;
+  std::shared_ptr<capture> captured_in;  // where it was recorded in a capture; no recording then
+  std::vector<std::size_t> ends = {};
 };
 
 /// Everything that the functions share. Every member needs the lock.
@@ -83,7 +90,16 @@ class machine {
   event* find_event(const void* handle);
   void remove_event(event* e);
 
+  stream& add_lane(int device);
+  /// Null when it is empty, and gone.
+  stream* find_lane(std::uint64_t number);
+  /// The streams of a capture that has ended.
+  void release_from(const capture& c);
+
+  /// To run, or into the capture that the stream is part of. The device may make some progress.
   void enqueue(stream& s, node n);
+  /// To run; the device makes none.
+  void push(stream& s, node n);
   /// Runs one runnable head, chosen by the seed. False when there is none.
   bool step();
   /// Up to a few steps, or none.
@@ -112,7 +128,6 @@ class machine {
   std::map<void*, std::size_t> pinned;                        // address, bytes
   std::set<std::pair<int, std::uint64_t>> absent;             // rank, sequence
   std::map<std::pair<int, std::uint64_t>, int> async_errors;  // rank, sequence -> code
-  std::set<const void*> capturing;                            // streams
 
  private:
   std::string describe_heads() const;
@@ -146,6 +161,9 @@ int& last_error_code();
 
 /// Lets NCCL's part forget its communicators; called by stop().
 void reset_nccl();
+/// The same for captures and graphs, and how many of these were not destroyed.
+void reset_graphs();
+std::uint64_t living_graphs();
 /// Communicators that were neither destroyed nor aborted.
 std::uint64_t living_communicators();
 

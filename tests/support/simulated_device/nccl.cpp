@@ -14,9 +14,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/simulated_device/arithmetic.hpp"
+#include "support/simulated_device/graph.hpp"
 #include "support/simulated_device/machine.hpp"
 #include "support/simulated_device/nccl_world.hpp"
 
@@ -102,7 +104,8 @@ ncclResult_t finish_call(machine& m, ncclComm* comm) {
   return ncclInProgress;
 }
 
-void enqueue(machine& m, stream& s, ncclComm* comm, const request& r) {
+/// The nodes of one collective of this rank, which has its turn now.
+std::vector<node> nodes_of(machine& m, ncclComm* comm, const request& r) {
   const auto w = comm->members;
   const int rank = comm->rank;
   const int size = w->size();
@@ -129,30 +132,43 @@ void enqueue(machine& m, stream& s, ncclComm* comm, const request& r) {
     comm->last_error = "injected asynchronous error";
   }
   const std::string name = "NCCL #" + std::to_string(sequence) + " of rank " + std::to_string(rank);
-  m.enqueue(s, {.name = name + " (arrival)",
-                .is_ready = [is_absent] { return !is_absent; },
-                .run =
-                    [c, r, rank, size] {
-                      spoil_output(r, rank, size);
-                      ++c->arrived;
-                    },
-                .owner = comm});
-  m.enqueue(s, {.name = name + " (waits for peers)",
-                .is_ready = [c, size] { return c->arrived == size && !c->is_broken; },
-                .run =
-                    [c, rank, own, &m] {
-                      c->results[own] = compute(m, *c, rank);
-                      ++c->computed;
-                    },
-                .owner = comm});
-  m.enqueue(s, {.name = name + " (completion)",
-                .is_ready = [c, size] { return c->computed == size; },
-                .run =
-                    [c, own, out = r.out] {
-                      const auto& result = c->results[own];
-                      if (!result.empty()) std::memcpy(out, result.data(), result.size());
-                    },
-                .owner = comm});
+  std::vector<node> nodes;
+  nodes.push_back({.name = name + " (arrival)",
+                   .is_ready = [is_absent] { return !is_absent; },
+                   .run =
+                       [c, r, rank, size] {
+                         spoil_output(r, rank, size);
+                         ++c->arrived;
+                       },
+                   .owner = comm});
+  nodes.push_back({.name = name + " (waits for peers)",
+                   .is_ready = [c, size] { return c->arrived == size && !c->is_broken; },
+                   .run =
+                       [c, rank, own, &m] {
+                         c->results[own] = compute(m, *c, rank);
+                         ++c->computed;
+                       },
+                   .owner = comm});
+  nodes.push_back({.name = name + " (completion)",
+                   .is_ready = [c, size] { return c->computed == size; },
+                   .run =
+                       [c, own, out = r.out] {
+                         const auto& result = c->results[own];
+                         if (!result.empty()) std::memcpy(out, result.data(), result.size());
+                       },
+                   .owner = comm});
+  return nodes;
+}
+
+/// A captured collective takes its turn whenever its graph is launched.
+void enqueue(machine& m, stream& s, ncclComm* comm, const request& r) {
+  if (s.part_of) {
+    return add_to_capture(s, [&m, comm, r] {
+      if (comm->is_gone) m.find("cudaGraphLaunch: the communicator of a collective is gone");
+      return comm->is_gone ? std::vector<node>() : nodes_of(m, comm, r);
+    });
+  }
+  for (node& n : nodes_of(m, comm, r)) m.enqueue(s, std::move(n));
 }
 
 ncclResult_t start(const char* function, ncclComm* comm, cudaStream_t on, request r,

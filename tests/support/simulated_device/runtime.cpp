@@ -10,16 +10,21 @@
 #include <utility>
 #include <vector>
 
+#include "support/simulated_device/graph.hpp"
 #include "support/simulated_device/machine.hpp"
 
 namespace {
 
+using zero::test::simulated::check_capture;
 using zero::test::simulated::event;
 using zero::test::simulated::last_error_code;
+using zero::test::simulated::leave_capture;
 using zero::test::simulated::machine;
 using zero::test::simulated::node;
+using zero::test::simulated::record_in_capture;
 using zero::test::simulated::recording;
 using zero::test::simulated::stream;
+using zero::test::simulated::wait_in_capture;
 
 thread_local int current_device = 0;
 
@@ -83,6 +88,16 @@ constexpr known_error known_errors[] = {
     {cudaErrorPeerAccessAlreadyEnabled, "cudaErrorPeerAccessAlreadyEnabled",
      "peer access is already enabled"},
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
+     "operation not permitted when stream is capturing"},
+    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
+     "operation failed due to a previous error during capture"},
+    {cudaErrorStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined",
+     "capturing stream has unjoined work"},
+    {cudaErrorStreamCaptureIsolation, "cudaErrorStreamCaptureIsolation",
+     "dependency created on uncaptured work in another stream"},
+    {cudaErrorCapturedEvent, "cudaErrorCapturedEvent",
+     "operation not permitted on an event last recorded in a capturing stream"},
 };
 
 }  // namespace
@@ -152,13 +167,9 @@ cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
   return call("cudaDeviceEnablePeerAccess", [](machine&, auto&, bool) { return cudaSuccess; });
 }
 
-cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  *mode = cudaStreamCaptureModeGlobal;
-  return cudaSuccess;
-}
-
 cudaError_t cudaMalloc(void** pointer, size_t bytes) {
   return call("cudaMalloc", [&](machine& m, auto&, bool) {
+    if (const auto refused = check_capture(m, "cudaMalloc")) return refused;
     constexpr std::size_t alignment = 256;
     *pointer = nullptr;
     if (bytes == 0) return cudaSuccess;
@@ -176,6 +187,7 @@ cudaError_t cudaMalloc(void** pointer, size_t bytes) {
 cudaError_t cudaFree(void* pointer) {
   return call("cudaFree", [&](machine& m, auto& lock, bool) {
     if (pointer == nullptr) return cudaSuccess;
+    if (const auto refused = check_capture(m, "cudaFree")) return refused;
     const auto found = m.allocations.find(pointer);
     if (found == m.allocations.end()) return cudaErrorInvalidValue;
     if (!m.drain(lock, found->second, "cudaFree")) return cudaErrorLaunchTimeout;
@@ -187,6 +199,7 @@ cudaError_t cudaFree(void* pointer) {
 
 cudaError_t cudaMallocHost(void** pointer, size_t bytes) {
   return call("cudaMallocHost", [&](machine& m, auto&, bool) {
+    if (const auto refused = check_capture(m, "cudaMallocHost")) return refused;
     *pointer = nullptr;
     if (bytes == 0) return cudaSuccess;
     void* const block = std::malloc(bytes);
@@ -201,6 +214,7 @@ cudaError_t cudaMallocHost(void** pointer, size_t bytes) {
 cudaError_t cudaFreeHost(void* pointer) {
   return call("cudaFreeHost", [&](machine& m, auto&, bool) {
     if (pointer == nullptr) return cudaSuccess;
+    if (const auto refused = check_capture(m, "cudaFreeHost")) return refused;
     if (m.pinned.erase(pointer) == 0) return cudaErrorInvalidValue;
     // Unlike cudaFree it waits for nothing: a copy that is still to come would write to freed
     // memory, which address sanitizer sees.
@@ -222,6 +236,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* handle, unsigned flags) {
 
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   return call_on("cudaStreamDestroy", handle, [](machine& m, auto&, stream& s, bool) {
+    leave_capture(m, s);
     // A real stream finishes what it holds after it was destroyed.
     while (!s.nodes.empty() && m.step()) {
     }
@@ -236,6 +251,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   return call_on("cudaStreamSynchronize", handle, [](machine& m, auto& lock, stream& s, bool) {
+    if (const auto refused = check_capture(m, "cudaStreamSynchronize", &s)) return refused;
     const std::uint64_t upto = s.enqueued;
     return m.drive(
                lock, [&] { return has_run(s, upto); }, "cudaStreamSynchronize")
@@ -253,16 +269,9 @@ cudaError_t cudaStreamGetId(cudaStream_t handle, unsigned long long* id) {
 
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
   return call_on("cudaStreamQuery", handle, [](machine& m, auto&, stream& s, bool) {
+    if (const auto refused = check_capture(m, "cudaStreamQuery", &s)) return refused;
     m.look();
     return s.nodes.empty() ? cudaSuccess : cudaErrorNotReady;
-  });
-}
-
-cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
-  return call_on("cudaStreamIsCapturing", handle, [&](machine& m, auto&, stream& s, bool) {
-    *status =
-        m.capturing.count(&s) != 0 ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
-    return cudaSuccess;
   });
 }
 
@@ -271,8 +280,11 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t waited_for, uns
     event* const e = m.find_event(waited_for);
     if (e == nullptr) return cudaErrorInvalidResourceHandle;
     is_dropped = s.dropped.count(s.waits++) != 0 || is_dropped;
+    if (is_dropped) return cudaSuccess;
+    cudaError_t result = cudaSuccess;
+    if (wait_in_capture(m, s, *e, result)) return result;
     // An event that was never recorded holds nobody up.
-    if (is_dropped || !e->latest) return cudaSuccess;
+    if (!e->latest) return cudaSuccess;
     m.enqueue(s, {.name = "cudaStreamWaitEvent",
                   .is_ready = [edge = e->latest] { return edge->is_done; },
                   .run = {}});
@@ -300,6 +312,11 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t on) {
   return call_on("cudaEventRecord", on, [&](machine& m, auto&, stream& s, bool) {
     event* const e = m.find_event(handle);
     if (e == nullptr || e->device != s.device) return cudaErrorInvalidResourceHandle;
+    if (s.part_of) {
+      record_in_capture(*e, s);
+      return cudaSuccess;
+    }
+    e->captured_in.reset();
     e->latest = std::make_shared<recording>();
     m.enqueue(s, {.name = "cudaEventRecord", .is_ready = {}, .run = [edge = e->latest] {
                     edge->is_done = true;
@@ -313,6 +330,7 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
     m.look();
     event* const e = m.find_event(handle);
     if (e == nullptr) return cudaErrorInvalidResourceHandle;
+    if (const auto refused = check_capture(m, "cudaEventQuery", nullptr, e)) return refused;
     return !e->latest || e->latest->is_done ? cudaSuccess : cudaErrorNotReady;
   });
 }
@@ -321,6 +339,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   return call("cudaEventSynchronize", [&](machine& m, auto& lock, bool) {
     event* const e = m.find_event(handle);
     if (e == nullptr) return cudaErrorInvalidResourceHandle;
+    if (const auto refused = check_capture(m, "cudaEventSynchronize", nullptr, e)) return refused;
     if (!e->latest) return cudaSuccess;
     return m.drive(
                lock, [edge = e->latest] { return edge->is_done; }, "cudaEventSynchronize")
@@ -336,7 +355,9 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   return call_on("cudaMemcpyAsync", on, [&](machine& m, auto& lock, stream& s, bool) {
     if (bytes == 0) return cudaSuccess;
     if (to == nullptr || from == nullptr) return cudaErrorInvalidValue;
-    if (kind == cudaMemcpyHostToDevice && !m.is_pinned(from, bytes)) {
+    // A graph copies when it runs, from and to what is there then.
+    const bool is_captured = s.part_of != nullptr;
+    if (kind == cudaMemcpyHostToDevice && !is_captured && !m.is_pinned(from, bytes)) {
       const auto* const first = static_cast<const std::byte*>(from);
       m.enqueue(s, {.name = "cudaMemcpyAsync",
                     .is_ready = {},
@@ -348,7 +369,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
     m.enqueue(s, {.name = "cudaMemcpyAsync", .is_ready = {}, .run = [to, from, bytes] {
                     std::memmove(to, from, bytes);
                   }});
-    if (kind != cudaMemcpyDeviceToHost || m.is_pinned(to, bytes)) return cudaSuccess;
+    if (kind != cudaMemcpyDeviceToHost || is_captured || m.is_pinned(to, bytes)) return cudaSuccess;
     const std::uint64_t upto = s.enqueued;
     return m.drive(
                lock, [&] { return has_run(s, upto); }, "cudaMemcpyAsync to pageable memory")

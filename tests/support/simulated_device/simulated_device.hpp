@@ -79,9 +79,6 @@ class simulated_device {
   /// ncclCommGetAsyncError reports `code` on rank `rank` once that collective was enqueued.
   void asynchronous_error(int rank, std::uint64_t sequence, int code);
 
-  /// cudaStreamIsCapturing says that this stream is being captured.
-  void start_capture(const void* stream);
-
   /// A hash of the order in which nodes ran.
   std::uint64_t order() const;
   std::uint64_t nodes_run() const;
