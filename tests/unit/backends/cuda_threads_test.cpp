@@ -4,21 +4,14 @@
 // links: zero_simulated_device
 #include <catch2/catch.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include <zero/backends/cuda_threads.hpp>
-#include <zero/backends/threads.hpp>
-
-#include "support/rank_runner.hpp"
-#include "support/run_rank.hpp"
-#include "support/simulated_device/kernels.hpp"
-#include "support/simulated_device/ordering.hpp"
-#include "support/simulated_device/simulated_device.hpp"
+#include "unit/backends/cuda_threads_ranks.hpp"
 
 using namespace zero;
 using namespace zero::test;
@@ -26,34 +19,6 @@ using namespace zero::test;
 namespace {
 
 constexpr std::uint64_t seeds = 50;
-
-simulated_device_options machine_of(std::uint64_t seed, int devices = 1) {
-  return {.seed = seed, .devices = devices, .patience = std::chrono::seconds(20)};
-}
-
-/// Calls `function(communicator)` on every rank; how each ended.
-template <class Function>
-std::vector<rank_error> run_ranks(int size, const cuda_threads_options& options,
-                                  Function function) {
-  const cuda_threads_world world(size, options);
-  return outcomes(size, {.timeout = std::chrono::hours(1)}, [&](threads_communicator& thread) {
-    simulated_device::name_host_thread(thread.rank());
-    cuda_threads_communicator comm(world, thread.rank());
-    return run_rank(comm, function);
-  });
-}
-
-/// Whether any rank saw a wrong result, or an error.
-bool goes_wrong(int size, collective operation) {
-  auto memory = ordered_memory::for_ranks(size);
-  std::vector<std::string> texts(memory.size());
-  // A rank that sees a wrong result does not throw: the others would have to be stopped first.
-  const auto errors = run_ranks(size, {}, [&](cuda_threads_communicator& comm) {
-    texts[static_cast<std::size_t>(comm.rank())] = ordered_rounds(comm, operation, memory).run();
-  });
-  for (const rank_error& error : errors) texts.push_back(error.text);
-  return std::any_of(texts.begin(), texts.end(), [](const auto& text) { return !text.empty(); });
-}
 
 void all_reduce_once(cuda_threads_communicator& comm, cuda_queue queue) {
   double value = 1;
@@ -77,38 +42,6 @@ TEST_CASE("collectives in a stream are right under every seed") {
   WARN(orders.size() << " different orders, " << wrong << " wrong results");
   CHECK(wrong == 0);
   CHECK(orders.size() >= 100);
-}
-
-TEST_CASE("every wait of every collective matters: without it some seed goes wrong") {
-  std::string harmless;
-  int dropped = 0;
-  for (const int size : {2, 3}) {
-    for (const collective operation : ordered_operations) {
-      for (int rank = 0; rank < 2; ++rank) {
-        std::uint64_t waits = 0;
-        {
-          simulated_device device(machine_of(0));
-          goes_wrong(size, operation);
-          waits = device.waits(rank);
-        }
-        for (std::uint64_t k = 0; k < waits; ++k) {
-          bool matters = false;
-          for (std::uint64_t seed = 0; seed < 400 && !matters; ++seed) {
-            simulated_device device(machine_of(seed));
-            device.drop_wait(k, rank);
-            matters = goes_wrong(size, operation);
-          }
-          ++dropped;
-          if (matters) continue;
-          harmless += "N = " + std::to_string(size) + ", " + std::string(name_of(operation)) +
-                      ", rank " + std::to_string(rank) + ": wait " + std::to_string(k) + " of " +
-                      std::to_string(waits) + "\n";
-        }
-      }
-    }
-  }
-  WARN(dropped << " waits were taken away, one at a time");
-  CHECK(harmless == "");
 }
 
 TEST_CASE("an error of CUDA on one rank is one for all, with its place and text") {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: slow
 // links: gpt_model
 // Attention matters: sequences that repeat a random beginning can be predicted only by looking
 // back, further than the pair of bytes that an embedding alone knows.
