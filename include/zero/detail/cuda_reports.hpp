@@ -33,15 +33,18 @@ class cuda_reports {
     for (place& p : places_) {
       if (p.sequence != 0) cudaEventSynchronize(p.arrived.get());
     }
+    if (unmarked_ != nullptr) cudaStreamSynchronize(unmarked_);
   }
 
   /// Enqueues the copy of a step's control block. Returns the step's number here, from 1.
   std::uint64_t enqueue(const kernels::control_block* control, cuda_queue q) {
     place& p = at(++latest_);
+    unmarked_ = q.stream();
     cuda_try(cudaMemcpyAsync(data(latest_), control, sizeof(*control), cudaMemcpyDeviceToHost,
                              q.stream()),
              "cudaMemcpyAsync");
     p.arrived.record(q);
+    unmarked_ = nullptr;
     p.sequence = latest_;
     return latest_;
   }
@@ -71,6 +74,7 @@ class cuda_reports {
   unique_cuda_pinned<kernels::control_block> blocks_{places};
   std::array<place, places> places_;
   std::uint64_t latest_ = 0;
+  cudaStream_t unmarked_ = nullptr;  // where a copy may be whose mark has failed
 };
 
 }  // namespace zero::detail
