@@ -22,6 +22,11 @@ int& host_thread_number() {
   return number;
 }
 
+int& current_device() {
+  thread_local int device = 0;
+  return device;
+}
+
 int& last_error_code() {
   thread_local int code = 0;
   return code;

@@ -156,6 +156,9 @@ class machine {
 /// What name_host_thread said; -1 for others.
 int& host_thread_number();
 
+/// What cudaSetDevice said.
+int& current_device();
+
 /// What cudaGetLastError returns to the calling thread: a launch leaves its error there only.
 int& last_error_code();
 

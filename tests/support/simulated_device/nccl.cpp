@@ -73,12 +73,6 @@ ncclComm* add_comm(std::shared_ptr<world> members, int rank, int device, bool is
   return comm;
 }
 
-int current_device() {
-  int device = 0;
-  cudaGetDevice(&device);
-  return device;
-}
-
 bool is_known(const ncclComm* comm) {
   const auto& all = nccl().comms;
   return std::any_of(all.begin(), all.end(), [&](const auto& c) { return c.get() == comm; });

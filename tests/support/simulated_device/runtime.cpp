@@ -16,6 +16,7 @@
 namespace {
 
 using zero::test::simulated::check_capture;
+using zero::test::simulated::current_device;
 using zero::test::simulated::event;
 using zero::test::simulated::last_error_code;
 using zero::test::simulated::leave_capture;
@@ -25,8 +26,6 @@ using zero::test::simulated::record_in_capture;
 using zero::test::simulated::recording;
 using zero::test::simulated::stream;
 using zero::test::simulated::wait_in_capture;
-
-thread_local int current_device = 0;
 
 cudaError_t keep(cudaError_t result) {
   if (result != cudaSuccess && result != cudaErrorNotReady) last_error_code() = result;
@@ -135,7 +134,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 
 cudaError_t cudaGetDevice(int* device) {
   return call("cudaGetDevice", [&](machine&, auto&, bool) {
-    *device = current_device;
+    *device = current_device();
     return cudaSuccess;
   });
 }
@@ -143,7 +142,7 @@ cudaError_t cudaGetDevice(int* device) {
 cudaError_t cudaSetDevice(int device) {
   return call("cudaSetDevice", [&](machine& m, auto&, bool) {
     if (device < 0 || device >= m.options().devices) return cudaErrorInvalidDevice;
-    current_device = device;
+    current_device() = device;
     return cudaSuccess;
   });
 }
@@ -177,7 +176,7 @@ cudaError_t cudaMalloc(void** pointer, size_t bytes) {
     void* block = nullptr;
     if (posix_memalign(&block, alignment, bytes) != 0) return cudaErrorMemoryAllocation;
     std::memset(block, 0xCD, bytes);  // never the zeros that a program may hope for
-    m.allocations.emplace(block, current_device);
+    m.allocations.emplace(block, current_device());
     *pointer = block;
     return cudaSuccess;
   });
@@ -225,7 +224,7 @@ cudaError_t cudaFreeHost(void* pointer) {
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* handle, unsigned, int) {
   return call("cudaStreamCreateWithPriority", [&](machine& m, auto&, bool) {
-    *handle = reinterpret_cast<cudaStream_t>(m.add_stream(current_device));
+    *handle = reinterpret_cast<cudaStream_t>(m.add_stream(current_device()));
     return cudaSuccess;
   });
 }
@@ -294,7 +293,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t waited_for, uns
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* handle, unsigned) {
   return call("cudaEventCreateWithFlags", [&](machine& m, auto&, bool) {
-    *handle = reinterpret_cast<cudaEvent_t>(m.add_event(current_device));
+    *handle = reinterpret_cast<cudaEvent_t>(m.add_event(current_device()));
     return cudaSuccess;
   });
 }
