@@ -143,6 +143,23 @@ TEST_CASE("handles may be dropped, and more of them be open than the ring has sl
   }
 }
 
+TEST_CASE("a caller too many is refused, and the world goes on") {
+  const simulated_device device(machine_of(2));
+  const cuda_threads_world world(2);
+  const auto errors =
+      outcomes(2, {.timeout = std::chrono::hours(1)}, [&](threads_communicator& thread) {
+        cuda_threads_communicator comm(world, thread.rank());
+        for (const int rank : {thread.rank(), 2}) {
+          const rank_error error = error_of([&] { cuda_threads_communicator(world, rank); });
+          if (error.kind != outcome::usage) throw std::runtime_error(error.text);
+        }
+        const unique_cuda_stream stream;
+        all_reduce_once(comm, stream);
+        stream.synchronize();
+      });
+  for (const rank_error& error : errors) CHECK(error.text == "");
+}
+
 TEST_CASE("settings and ranks that cannot be are named with their values") {
   simulated_device device(machine_of(0));
   using Catch::Contains;

@@ -50,8 +50,8 @@ class cuda_threads_communicator {
   static constexpr summation sums = summation::rank_tree;
   static constexpr std::string_view backend_name() noexcept { return "cuda_threads"; }
 
-  /// Throws: usage_error when the rank does not exist or was taken before; cuda_error, which ends
-  /// the world for its peers.
+  /// Throws: usage_error when the rank does not exist or was taken before; cuda_error, and error
+  /// for devices without peer access, which both end the world for its peers.
   cuda_threads_communicator(const cuda_threads_world& world, int rank)
       : cuda_threads_communicator(world.state_, rank) {}
 
@@ -171,6 +171,8 @@ class cuda_threads_communicator {
       std::shared_ptr<detail::cuda_threads_state> state, int rank) {
     try {
       return std::make_unique<detail::cuda_threads_session>(state, rank);
+    } catch (const usage_error&) {
+      throw;  // a caller too many: the world is as it was
     } catch (const error& e) {
       state->host->abort(rank, e.what());
       throw;
