@@ -119,17 +119,20 @@ TEST_CASE("the gradients of the example's network are the slopes of its loss") {
     const tensor_info info = model.layout().info({t});
     const std::vector<float> gradients = scope.written({t});
     for (std::uint64_t i = 0; i < info.elements; i += 1 + info.elements / 40) {
-      constexpr float h = 4e-3F;
+      // The five-point formula: what is left out is of fifth order, which allows for a step that is
+      // large against the rounding of the loss.
+      constexpr float h = 1e-2F;
       const float value = scope.values({t})[i];
-      scope.values({t})[i] = value + h;
-      const double above = loss();
-      scope.values({t})[i] = value - h;
-      const double below = loss();
+      const auto loss_at = [&](float steps) {
+        scope.values({t})[i] = value + steps * h;
+        return loss();
+      };
+      const double slope =
+          (8 * (loss_at(1) - loss_at(-1)) - (loss_at(2) - loss_at(-2))) / (12 * double{h});
       scope.values({t})[i] = value;
-      const double slope = (above - below) / (2 * static_cast<double>(h));
       INFO(std::string(info.name) << " element " << i << ": gradient " << gradients[i] << ", slope "
                                   << slope);
-      CHECK(std::abs(static_cast<double>(gradients[i]) - slope) < 3e-4 + 0.015 * std::abs(slope));
+      CHECK(std::abs(static_cast<double>(gradients[i]) - slope) < 4e-4 + 0.01 * std::abs(slope));
       compared += std::abs(slope) > 2e-3 ? 1U : 0U;
     }
   }

@@ -154,8 +154,10 @@ TEST_CASE("a caller too many is refused, and the world goes on") {
           if (error.kind != outcome::usage) throw std::runtime_error(error.text);
         }
         const unique_cuda_stream stream;
-        all_reduce_once(comm, stream);
+        std::vector<double> value(1, 1.0);
+        comm.all_reduce(range<double, full, cuda_space>(value.data(), 1), stream).wait(stream);
         stream.synchronize();
+        if (value[0] != 2) throw std::runtime_error("wrong sum");
       });
   for (const rank_error& error : errors) CHECK(error.text == "");
 }
