@@ -141,7 +141,7 @@ def example_calls(run):
     del run
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     data = os.path.join(root, "LICENSE")
-    return [("--stage", stage, "--ranks", "2", "--steps", "20", data) for stage in "123"]
+    return [("--stage", stage, "--ranks", "2", "--steps", "200", data) for stage in "123"]
 
 
 ALL = (

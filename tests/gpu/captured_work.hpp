@@ -4,7 +4,6 @@
 #include <cuda_runtime_api.h>
 
 #include <functional>
-#include <utility>
 
 #include <zero/cuda/queue.hpp>
 #include <zero/detail/cuda_try.hpp>
@@ -12,15 +11,11 @@
 namespace gpu_tests {
 
 /// What `enqueue()` puts into a stream, as a CUDA graph that can be launched there again and again.
-///
-/// The simulated device knows no graphs: there the work is enqueued at each launch.
 class captured_work {
  public:
   /// Nothing of it runs before launch(). Throws: cuda_error, and what `enqueue` throws.
-  captured_work(zero::cuda_queue queue, std::function<void()> enqueue) : stream_(queue.stream()) {
-#if defined(ZERO_TEST_SIMULATED)
-    enqueue_ = std::move(enqueue);
-#else
+  captured_work(zero::cuda_queue queue, const std::function<void()>& enqueue)
+      : stream_(queue.stream()) {
     // Of this thread only: what watching threads ask the runtime meanwhile is theirs.
     zero::detail::cuda_try(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
                            "cudaStreamBeginCapture");
@@ -36,31 +31,20 @@ class captured_work {
     const cudaError_t result = cudaGraphInstantiate(&executable_, graph, 0);
     cudaGraphDestroy(graph);
     zero::detail::cuda_try(result, "cudaGraphInstantiate");
-#endif
   }
   captured_work(const captured_work&) = delete;
   captured_work& operator=(const captured_work&) = delete;
   ~captured_work() {
-#if !defined(ZERO_TEST_SIMULATED)
     if (executable_ != nullptr) cudaGraphExecDestroy(executable_);
-#endif
   }
 
   void launch() {
-#if defined(ZERO_TEST_SIMULATED)
-    enqueue_();
-#else
     zero::detail::cuda_try(cudaGraphLaunch(executable_, stream_), "cudaGraphLaunch");
-#endif
   }
 
  private:
   cudaStream_t stream_;
-#if defined(ZERO_TEST_SIMULATED)
-  std::function<void()> enqueue_;
-#else
   cudaGraphExec_t executable_ = nullptr;
-#endif
 };
 
 }  // namespace gpu_tests

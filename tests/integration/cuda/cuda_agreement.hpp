@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <catch2/catch.hpp>
+
 #include <cstdint>
 #include <set>
 #include <string>
@@ -55,6 +57,17 @@ agreement compare_all_stages(precision_kind precision, std::uint64_t seeds) {
   compare(stage_kind::stage3, stage3{});
   compare(stage_kind::stage3_keep_gathered, stage3_keep_gathered{});
   return result;
+}
+
+/// All stages of one precision over `Ranks` end with the bits of threads, under every schedule.
+template <class Ranks, class P>
+void check_all_stages(precision_kind precision) {
+  const agreement result = compare_all_stages<Ranks, P>(precision, schedule_count());
+  WARN(result.runs << " runs, " << result.orders.size() << " different orders, " << result.failures
+                   << " failures");
+  CHECK(result.first == "");
+  CHECK(result.failures == 0);
+  CHECK(result.orders.size() >= 100);
 }
 
 }  // namespace zero::test

@@ -10,11 +10,5 @@ using namespace zero;
 using namespace zero::test;
 
 TEST_CASE("bf16 engines on devices end with the bits of threads under every seed") {
-  const agreement result = compare_all_stages<cuda_threads_ranks, bf16_mixed>(
-      precision_kind::bf16_mixed, schedule_count());
-  WARN(result.runs << " runs, " << result.orders.size() << " different orders, " << result.failures
-                   << " failures");
-  CHECK(result.first == "");
-  CHECK(result.failures == 0);
-  CHECK(result.orders.size() >= 100);
+  check_all_stages<cuda_threads_ranks, bf16_mixed>(precision_kind::bf16_mixed);
 }

@@ -11,11 +11,5 @@ using namespace zero;
 using namespace zero::test;
 
 TEST_CASE("engines over NCCL end with the bits of threads where NCCL sums in tree order") {
-  const agreement result =
-      compare_all_stages<nccl_ranks, bf16_mixed>(precision_kind::bf16_mixed, schedule_count());
-  WARN(result.runs << " runs, " << result.orders.size() << " different orders, " << result.failures
-                   << " failures");
-  CHECK(result.first == "");
-  CHECK(result.failures == 0);
-  CHECK(result.orders.size() >= 100);
+  check_all_stages<nccl_ranks, bf16_mixed>(precision_kind::bf16_mixed);
 }
