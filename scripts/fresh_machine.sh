@@ -72,6 +72,7 @@ if ((as_user)); then
   echo "$user ALL=(ALL) NOPASSWD: ALL" >"$root/etc/sudoers.d/$user"
 fi
 git clone --quiet . "$root$clone"
+commit=$(git -C "$root$clone" rev-parse --short HEAD)
 chroot "$root" chown -R "$user:$user" "$clone"
 
 summary=()
@@ -87,6 +88,6 @@ report() {
 report ./scripts/demo.sh
 report ./scripts/test.sh
 
-echo "== Debian $(cat "$root/etc/debian_version") minbase, commit $(git rev-parse --short HEAD)"
+echo "== Debian $(cat "$root/etc/debian_version") minbase, commit $commit"
 printf '%s\n' "${summary[@]}"
 exit "$status"
