@@ -12,7 +12,7 @@ set(ZERO_TEST_LIGHT "" CACHE STRING
   "Folders whose tests are compiled without optimisation and with reduced counts: where templates are
   many and data are small, compiling for a sanitizer takes far longer than running")
 set(ZERO_TEST_UNOPTIMISED "" CACHE STRING
-  "Test programs whose names match this regular expression are compiled without optimisation")
+  "Tests and examples whose programs match this regular expression are compiled without optimisation")
 set(ZERO_TEST_MATCH "" CACHE STRING "Build only test files whose path matches this regular expression")
 set(ZERO_TEST_TIMEOUT_FACTOR 1 CACHE STRING "Multiplies every timeout (sanitizers are slow)")
 option(ZERO_TEST_SOURCE_CHECKS
