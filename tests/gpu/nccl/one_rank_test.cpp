@@ -15,12 +15,13 @@
 #include <zero/numeric/bfloat16.hpp>
 #include <zero/rendezvous/memory_store.hpp>
 
-#include "gpu/captured_work.hpp"
 #include "gpu/device_array.hpp"
+#include "support/captured_work.hpp"
 #include "support/rank_runner.hpp"
 
 using namespace zero;
 using namespace gpu_tests;
+using test::captured_work;
 using test::error_of;
 using test::outcome;
 using test::rank_error;

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "gpu/captured_work.hpp"
 #include "gpu/training/device_ranks.hpp"
+#include "support/captured_work.hpp"
 
 using namespace zero;
 using namespace zero::test;
@@ -100,8 +100,8 @@ device_run trained(bool is_captured) {
     enqueue();
     reports.push_back(engine.latest_report(q));
     if (is_captured) prepare(1);
-    const auto graph = is_captured ? std::make_unique<gpu_tests::captured_work>(q, enqueue)
-                                   : std::unique_ptr<gpu_tests::captured_work>();
+    const auto graph = is_captured ? std::make_unique<captured_work>(q, enqueue)
+                                   : std::unique_ptr<captured_work>();
     for (std::uint64_t step = 1; step < steps; ++step) {
       prepare(step);
       if (is_captured) {

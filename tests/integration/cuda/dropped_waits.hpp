@@ -12,7 +12,7 @@
 
 // Every wait that an engine puts into the user's stream in a step is there for a reason: without
 // it, under some schedule of the device, training goes wrong. The waits in the communicator's own
-// stream hold for any program, not for this one alone; tests/unit/backends/cuda_threads_test.cpp
+// stream hold for any program, not for this one alone; tests/unit/backends/cuda_threads_waits_test.cpp
 // drops them.
 
 namespace zero::test {

@@ -20,6 +20,7 @@
 
 #include "integration/cuda/cuda_training.hpp"
 #include "integration/cuda/nccl_training.hpp"
+#include "integration/cuda/small_layout.hpp"
 
 using namespace zero;
 using namespace zero::test;
@@ -32,20 +33,6 @@ namespace {
 
 constexpr std::uint64_t steps = 2;
 constexpr std::chrono::milliseconds patience = std::chrono::seconds(30);
-
-/// A tied head, a frozen tensor, sizes that no N divides.
-model_layout small_layout() {
-  model_layout layout({.alignment_bytes = 256});
-  const unit_id embedding = layout.add_unit("embedding");
-  const tensor_id table = layout.add_tensor(embedding, "table", {37, 5}, no_decay);
-  const unit_id block = layout.add_unit("block");
-  layout.add_tensor(block, "block.weight", {61, 3});
-  layout.add_tensor(block, "block.fixed", {67}, decay, frozen);
-  const unit_id head = layout.add_unit("head");
-  layout.add_tensor(head, "head.table", {37, 5}, no_decay, {.tied_to = table});
-  layout.add_tensor(head, "head.bias", {37}, no_decay);
-  return layout;
-}
 
 class at_end {
  public:
@@ -68,7 +55,7 @@ device_run train_briefly(int ranks, std::chrono::milliseconds timeout,
   const auto train = [&](communicator& comm, cuda_queue q) {
     const at_end end(rank_ends);
     cuda_typed_engine<engine<S, bf16_mixed, communicator, adamw>> engine(
-        comm, small_layout(), adamw{}, test_settings(), q);
+        comm, small_layout(3), adamw{}, test_settings(), q);
     engine.initialize(initial_values);
     const auto reports = engine.run_steps_ahead(
         comm.rank(), {.steps = steps, .arguments = {.lr = 0.01, .clip = 0.5}});

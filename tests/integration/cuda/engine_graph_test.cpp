@@ -13,6 +13,8 @@
 
 #include "integration/cuda/cuda_training.hpp"
 #include "integration/cuda/nccl_training.hpp"
+#include "integration/cuda/small_layout.hpp"
+#include "support/captured_work.hpp"
 
 using namespace zero;
 using namespace zero::test;
@@ -46,19 +48,6 @@ struct gradient_body {
     }
   }
 };
-
-model_layout graph_layout() {
-  model_layout layout({.alignment_bytes = 256});
-  const unit_id embedding = layout.add_unit("embedding");
-  const tensor_id table = layout.add_tensor(embedding, "table", {37, 5}, no_decay);
-  const unit_id block = layout.add_unit("block");
-  layout.add_tensor(block, "block.weight", {61, 23});
-  layout.add_tensor(block, "block.fixed", {67}, decay, frozen);
-  const unit_id head = layout.add_unit("head");
-  layout.add_tensor(head, "head.table", {37, 5}, no_decay, {.tied_to = table});
-  layout.add_tensor(head, "head.bias", {37}, no_decay);
-  return layout;
-}
 
 step_arguments arguments_of(std::uint64_t step) {
   return {.lr = 0.01 / static_cast<double>(step + 1), .clip = 0.5};
@@ -98,24 +87,16 @@ class graph_training {
 
  private:
   void run_captured(std::vector<step_report>& reports) {
-    const cudaStream_t stream = queue_.stream();
     engine_.prepare_step(arguments_of(1), queue_);
-    // Ranks are threads of one process: each forbids unsafe calls to itself only.
-    zero::detail::cuda_try(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
-                           "cudaStreamBeginCapture");
-    run_pass();
-    engine_.step_prepared(queue_);
-    cudaGraph_t graph = nullptr;
-    zero::detail::cuda_try(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
-    cudaGraphExec_t executable = nullptr;
-    zero::detail::cuda_try(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
+    captured_work graph(queue_, [&] {
+      run_pass();
+      engine_.step_prepared(queue_);
+    });
     for (std::uint64_t step = 1; step <= launches; ++step) {
       if (step > 1) engine_.prepare_step(arguments_of(step), queue_);
-      zero::detail::cuda_try(cudaGraphLaunch(executable, stream), "cudaGraphLaunch");
+      graph.launch();
       reports.push_back(engine_.latest_report(queue_));
     }
-    cudaGraphExecDestroy(executable);
-    cudaGraphDestroy(graph);
   }
 
   void run_pass() {
@@ -160,7 +141,7 @@ device_run train_by_graph(int ranks, bool is_captured) {
   device_run run;
   run.states.resize(static_cast<std::size_t>(ranks));
   run.errors = Ranks::run(ranks, [&](communicator& comm, cuda_queue q) {
-    cuda_typed_engine<engine_type> engine(comm, graph_layout(), adamw{}, test_settings(), q);
+    cuda_typed_engine<engine_type> engine(comm, small_layout(23), adamw{}, test_settings(), q);
     engine.initialize(initial_values);
     graph_training<engine_type> training(engine, comm.rank(), q);
     const auto reports = training.run(is_captured);

@@ -8,15 +8,14 @@
 #include <zero/cuda/queue.hpp>
 #include <zero/detail/cuda_try.hpp>
 
-namespace gpu_tests {
+namespace zero::test {
 
 /// What `enqueue()` puts into a stream, as a CUDA graph that can be launched there again and again.
 class captured_work {
  public:
   /// Nothing of it runs before launch(). Throws: cuda_error, and what `enqueue` throws.
-  captured_work(zero::cuda_queue queue, const std::function<void()>& enqueue)
-      : stream_(queue.stream()) {
-    // Of this thread only: what watching threads ask the runtime meanwhile is theirs.
+  captured_work(cuda_queue queue, const std::function<void()>& enqueue) : stream_(queue.stream()) {
+    // Of this thread only: what other ranks and watching threads ask the runtime is theirs.
     zero::detail::cuda_try(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
                            "cudaStreamBeginCapture");
     cudaGraph_t graph = nullptr;
@@ -47,4 +46,4 @@ class captured_work {
   cudaGraphExec_t executable_ = nullptr;
 };
 
-}  // namespace gpu_tests
+}  // namespace zero::test
