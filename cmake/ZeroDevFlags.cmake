@@ -13,3 +13,12 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(zero_dev_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fconcepts-diagnostics-depth=3>)
 endif()
+
+# Tests and numbered examples compute next to nothing: without optimisation where the settings of
+# ZeroTest.cmake name the folder (ZERO_TEST_LIGHT) or the program (ZERO_TEST_UNOPTIMISED).
+function(zero_optimise_as_chosen program folder)
+  if(folder IN_LIST ZERO_TEST_LIGHT OR
+     (ZERO_TEST_UNOPTIMISED AND program MATCHES "${ZERO_TEST_UNOPTIMISED}"))
+    target_compile_options("${program}" PRIVATE -O0)
+  endif()
+endfunction()
