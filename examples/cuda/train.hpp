@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -115,7 +116,7 @@ training_result train(C& ranks, const training_settings& settings) {
     engine.export_tensor({t}, values, stream);
     for (const float value : values) {
       // FNV-1a over the bits.
-      result.parameters_hash ^= zero::detail::bit_cast<std::uint32_t>(value);
+      result.parameters_hash ^= std::bit_cast<std::uint32_t>(value);
       result.parameters_hash *= 0x100000001B3U;
     }
   }
